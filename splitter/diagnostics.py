@@ -1,0 +1,94 @@
+"""The table of codes: what each finding says and what the user can do.
+
+A code is never used for another meaning. S1xx: bad input. S2xx: the loader or its dataset was not understood. S3xx: understood, and a
+split could change what the script does. S4xx: warnings and notes of a split that was made. S9xx: a fault of splitter itself.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from splitter.ir import Diagnostic, Severity
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One code: `message` may name arguments in braces; `hint` says what to do; `example` shows the smallest script that has it."""
+
+    severity: Severity
+    title: str
+    message: str
+    hint: str
+    before: str = ""
+    after: str = ""
+
+
+CODES: dict[str, Rule] = {
+    "S101": Rule("error", "no such file", "there is no file {path}", "check the path"),
+    "S102": Rule("error", "not a file", "{path} is a folder", "give the script that starts the training"),
+    "S103": Rule("error", "not Python", "{path} can't be parsed: {reason}", "run it with Python first; splitter reads what this Python reads"),
+    "S104": Rule("error", "no loader", "no torch DataLoader is constructed in {path} or in the local modules that it imports",
+                 "give the script that constructs the loaders"),
+    "S105": Rule("error", "can't write", "can't write to {path}: {reason}", "choose another folder with --out"),
+    "S201": Rule("error", "origin not found", "the dataset of this loader comes from {what}, which can't be followed to a constructor",
+                 "construct the dataset in the script, or in a helper function that returns it",
+                 "loader = DataLoader(registry[name]())", "dataset = Photos(args.data)\nloader = DataLoader(dataset)"),
+    "S202": Rule("error", "not torch's loader", "{what} is not torch.utils.data.DataLoader",
+                 "nothing to do if this loader should stay; else use torch.utils.data.DataLoader"),
+    "S203": Rule("error", "loader arguments", "the loader's {what} can't be read from the script", "write the argument out in the call"),
+    "S301": Rule("error", "uses the model", "{what} is used by the dataset or collate function, and training changes it",
+                 "do that step in the training loop, on the batch",
+                 "def collate(rows):\n    return model.embed(rows)", "for rows in loader:\n    x = model.embed(rows)"),
+    "S302": Rule("error", "uses a device", "the dataset or collate function uses a device: {what}",
+                 "keep the data on the CPU there and move the batch in the training loop",
+                 "return self.x[i].cuda()", "for x in loader:\n    x = x.cuda()"),
+    "S303": Rule("error", "draws in the main process", "num_workers is 0 and the dataset draws random numbers ({what}) from the generators of the main process",
+                 "pass --streams N, which means: as if the script had said num_workers=N; or set num_workers in the script",
+                 "DataLoader(noisy)", "DataLoader(noisy, num_workers=4)"),
+    "S304": Rule("error", "dataset changed by the trainer", "the script does this with the dataset, which can't be sent to a worker: {what}",
+                 "use a method of the dataset with plain arguments (numbers, strings, lists), such as set_epoch",
+                 "dataset.transform = Compose([...])", "dataset.set_phase('eval')"),
+    "S305": Rule("error", "not plain data", "the dataset or collate function needs {name}, which is {what} and can't be sent to a worker",
+                 "build it inside the dataset from plain values (numbers, strings, paths, tensors)",
+                 "dataset = Rows(connection)", "dataset = Rows(args.database)"),
+    "S306": Rule("error", "not repeatable", "the moved code depends on {what}, which is not the same in another process",
+                 "compute it once in the script and pass it to the dataset as a value, or sort it",
+                 "labels = list(set(names))", "labels = sorted(set(names))"),
+    "S307": Rule("error", "gradient through the batch", "the dataset holds a tensor that requires a gradient: {what}",
+                 "look it up in the training loop, by the index that the dataset returns"),
+    "S308": Rule("error", "order depends on timing", "in_order=False: the order of this loader's batches depends on timing, so no split can keep it",
+                 "remove in_order=False"),
+    "S310": Rule("error", "batch is the dataset's own memory", "the loop writes into a batch ({what}) which, with num_workers=0, is the dataset's own memory",
+                 "write into a copy: x = x.clone()", "for x in loader:\n    x.mul_(0.5)", "for x in loader:\n    x = x * 0.5"),
+    "S311": Rule("error", "global changed later", "the moved code reads {name}, which the script changes again at line {line}",
+                 "pass the value to the dataset when it is made, or set it with a method of the dataset"),
+    "S313": Rule("error", "shared file position", "the dataset opens a file in its constructor ({what}) and worker processes would share its position",
+                 "open the file on first use in each worker, or with num_workers=0"),
+    "S314": Rule("error", "writes a global that the trainer reads", "the moved code changes {name}, which the script reads at line {line}",
+                 "return the value from the dataset instead"),
+    "S315": Rule("error", "module with side effects", "the dataset needs {name} from {path}, which does more than define things when it is imported (line {line})",
+                 "put that code under `if __name__ == \"__main__\":` or into a function"),
+    "S316": Rule("error", "random setup", "the dataset is built from {name}, whose statement draws random numbers and gives an object that can't be sent",
+                 "draw inside the dataset's constructor, or make it a tensor, an array or a list"),
+    "S401": Rule("warning", "order of a listing", "{what} lists files in an order that another host may not have", "sort it: sorted({what})"),
+    "S901": Rule("error", "internal error", "step {step} failed on {path}: {reason}", "please report it with the script; nothing was written"),
+}
+
+
+def message(diagnostic: Diagnostic) -> str:
+    """The finding in one sentence."""
+    return CODES[diagnostic.code].message.format(**dict(diagnostic.arguments))
+
+
+def severity(diagnostic: Diagnostic) -> Severity:
+    return CODES[diagnostic.code].severity
+
+
+def hint(diagnostic: Diagnostic) -> str:
+    return CODES[diagnostic.code].hint.format_map(_Lenient(diagnostic.arguments))
+
+
+class _Lenient(dict[str, str]):
+    """Hints name arguments only now and then; braces that belong to code stay."""
+
+    def __missing__(self, key: str) -> str:
+        return "{" + key + "}"

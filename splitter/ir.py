@@ -1,0 +1,243 @@
+"""Every type that passes from one step of the compiler to the next.
+
+    read    text     -> Source      Module: text, tree, scopes; the script and the local modules that it imports
+    find    Source   -> Program     Site, Origin: where loaders are made and where their datasets come from
+    effects          -> Effects     what a piece of code reads, writes and draws
+    slice   Program  -> Plan        Builder, HandleEdit, LoaderEdit, Feed: what goes where
+    emit    Plan     -> Bundle      the generated files
+
+All of them are frozen. Lines count from 1 and columns from 0, in characters, as in a text editor's status line minus one;
+`Place` is what a person reads, so its column counts from 1.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+Status = Literal["split", "left"]
+Role = Literal["train", "eval", "either"]
+Residence = Literal["moved", "replicated"]
+
+
+@dataclass(frozen=True, order=True)
+class Span:
+    """A stretch of one file: `path` is relative to the script's folder; the end is exclusive in columns, inclusive in lines."""
+
+    path: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    def __post_init__(self) -> None:
+        if (self.line, self.column) > (self.end_line, self.end_column) or self.line < 1:
+            raise ValueError(f"span ends before it begins: {self}")
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column + 1}"
+
+
+@dataclass(frozen=True, order=True)
+class Fragment:
+    """Whole lines of one file that are carried over as they stand, comments included."""
+
+    path: str
+    first: int
+    last: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.first <= self.last:
+            raise ValueError(f"empty fragment: {self}")
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.first}" if self.first == self.last else f"{self.path}:{self.first}-{self.last}"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding: code, place, arguments. Text and hint come from the table in `diagnostics`."""
+
+    code: str
+    span: Span | None
+    arguments: tuple[tuple[str, str], ...] = ()
+
+    def argument(self, name: str) -> str:
+        return dict(self.arguments)[name]
+
+
+@dataclass(frozen=True)
+class NamesFrom:
+    """`from module import names`, for names that the worker takes from a local module of the script."""
+
+    module: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Builder:
+    """One function of the worker program.
+
+    `kind` "dataset": the function runs `body` and returns the expression at `result`.
+    `kind` "loader": it runs `body` and returns `Loader(collate_fn=<collate_fn>, worker_init_fn=<worker_init_fn>)`.
+    `environment` holds the expressions (dotted names) whose values the trainer sends; the first part of each is a parameter
+    of the function, or a module global when it is listed in `globals`.
+    """
+
+    kind: Literal["dataset", "loader"]
+    name: str
+    function: str
+    environment: tuple[str, ...]
+    globals: tuple[str, ...]
+    body: tuple[Fragment, ...]
+    result: Span | None = None
+    collate_fn: Span | None = None
+    worker_init_fn: Span | None = None
+    stateless: bool | None = None
+    draws: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.kind == "dataset") != (self.result is not None):
+            raise ValueError("a dataset builder has a result, a loader builder has none")
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        roots = dict.fromkeys(name.split(".")[0] for name in self.environment)
+        return tuple(root for root in roots if root not in self.globals)
+
+
+@dataclass(frozen=True)
+class HandleEdit:
+    """Trainer: the expression at `span` of `module` becomes a handle.
+
+    moved:      splitter_runtime.RemoteDataset("train", {"args.data": args.data})
+    replicated: splitter_runtime.replicated("train", {...}, lambda: <the expression as it stood>)
+    """
+
+    module: str
+    span: Span
+    builder: str
+    environment: tuple[str, ...]
+    residence: Residence
+
+
+@dataclass(frozen=True)
+class LoaderEdit:
+    """Trainer: a loader call. `callee` (the class as written) becomes `splitter_runtime.DataLoader`.
+
+    `feed` names the loader builder when it can't be derived from the dataset's handle; `explicit` says whether the keyword is written
+    (with feed None it is written as `feed=None`). `environment` becomes `env={...}`. `streams` becomes `num_workers=...`.
+    """
+
+    module: str
+    call: Span
+    callee: Span
+    feed: str | None = None
+    explicit: bool = False
+    environment: tuple[str, ...] = ()
+    streams: int | None = None
+
+
+@dataclass(frozen=True)
+class Removal:
+    """Trainer: whole statements that nothing reads any more once the dataset's construction has left."""
+
+    module: str
+    fragment: Fragment
+
+
+@dataclass(frozen=True)
+class Note:
+    """One row of the report: a place and why it stayed (or moved)."""
+
+    span: Span
+    what: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One loader with one origin of its dataset: a row of the plan and of the report."""
+
+    name: str
+    loader: Span
+    origin: Span | None
+    role: Role
+    status: Status
+    code: str | None
+    why: tuple[str, ...]
+    residence: Residence | None = None
+    stateless: bool | None = None
+    draws: tuple[str, ...] = ()
+    environment: tuple[str, ...] = ()
+    streams: str | None = None
+    moved: tuple[Fragment, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.status == "left") == (self.code is None):
+            raise ValueError("a feed that is left has a code, a feed that is split has none")
+
+
+@dataclass(frozen=True)
+class WorkerModule:
+    """The worker program's module level: what its builders need, in the order of the script."""
+
+    future: tuple[str, ...] = ()
+    imports: tuple[Fragment, ...] = ()
+    local_imports: tuple[NamesFrom, ...] = ()
+    definitions: tuple[Fragment, ...] = ()
+    builders: tuple[Builder, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """One file as read: `text` has the file's own line ends; `encoding` and `bom` are needed to write it back."""
+
+    module: str
+    path: str
+    text: str
+    encoding: str = "utf-8"
+    bom: bool = False
+
+    @property
+    def lines(self) -> list[str]:
+        return self.text.splitlines(keepends=True)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `emit` writes down: nothing is decided after this."""
+
+    script: SourceFile
+    modules: tuple[SourceFile, ...]
+    digest: str
+    needs: tuple[str, ...]
+    worker: WorkerModule
+    handles: tuple[HandleEdit, ...]
+    loaders: tuple[LoaderEdit, ...]
+    removals: tuple[Removal, ...]
+    feeds: tuple[Feed, ...]
+    notes: tuple[Note, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    @property
+    def split(self) -> bool:
+        return any(feed.status == "split" for feed in self.feeds)
+
+
+@dataclass(frozen=True)
+class OutputFile:
+    """One generated file: `name` is relative to the output folder."""
+
+    name: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Everything that `transform` writes, and the diff that it shows."""
+
+    plan: Plan
+    files: tuple[OutputFile, ...] = ()
+    diff: str = ""
+    lines: tuple[tuple[int, int, int], ...] = field(default=())
