@@ -11,6 +11,8 @@ All of them are frozen. Lines count from 1 and columns from 0, in characters, as
 """
 from __future__ import annotations
 
+import io
+import io
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -201,7 +203,8 @@ class SourceFile:
 
     @property
     def lines(self) -> list[str]:
-        return self.text.splitlines(keepends=True)
+        """The lines with their ends, split where Python splits them (a form feed or U+2028 ends no line)."""
+        return io.StringIO(self.text, newline="").readlines()
 
 
 @dataclass(frozen=True)
@@ -240,4 +243,4 @@ class Bundle:
     plan: Plan
     files: tuple[OutputFile, ...] = ()
     diff: str = ""
-    lines: tuple[tuple[int, int, int], ...] = field(default=())
+    lines: tuple[tuple[int, int, int] | tuple[int, int, int, str], ...] = field(default=())
