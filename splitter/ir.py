@@ -12,7 +12,6 @@ All of them are frozen. Lines count from 1 and columns from 0, in characters, as
 from __future__ import annotations
 
 import io
-import io
 from dataclasses import dataclass, field
 from typing import Literal
 
