@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -87,6 +88,16 @@ def write_photos(out: Path, *, train: int, val: int, seed: int) -> int:
                 image = ImageOps.mirror(image)
             image.save(out / part / label / f"{number:05d}.jpg", quality=tile.quality)
     return train + val
+
+
+def write_photos_once(out: Path, *, train: int, val: int) -> None:
+    """Write the photographs of seed 0 unless `out` exists; a run that is interrupted leaves no `out`."""
+    if out.exists():
+        return
+    unfinished = out.with_name(out.name + ".unfinished")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    write_photos(unfinished, train=train, val=val, seed=0)
+    unfinished.rename(out)
 
 
 def main() -> int:
