@@ -1,0 +1,102 @@
+"""Values and batches to buffers and back: no pickle, a closed set of types, exact.
+
+    encoded = encode(batch, name="batch")          # header, and views of the tensors' own memory
+    payload = bytearray(payload_size(header))      # checked against Limits before memory is taken
+    batch = decode(header, payload)                # tensors and arrays are views of payload
+
+The payload is the buffers one after another, each padded with zeros to 64 bytes; `Encoded.parts` gives it piece by piece and
+`Encoded.copy_into` writes it. The format of the header is in `codec_wire`; what is sent how is in `codec_plain` (plain data, containers, standard
+library), `codec_types` (instances, enums, subclasses, pytrees), `codec_tensors` and `codec_arrays` (numpy, Pillow).
+
+Kept: types, order, bits, dtypes, shapes, exact strides, which tensors share memory, which objects are one object. Classes are found by name among
+modules that are already imported, and no code of theirs runs. Not kept: `.grad` and hooks of tensors, the memory that a view does not reach.
+"""
+
+from __future__ import annotations
+
+import decimal
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from . import codec_arrays, codec_plain, codec_tensors, codec_types  # noqa: F401  (each adds its types to the tables)
+from .codec_reader import Frame, Reader, damaged
+from .codec_wire import ALIGN, DEFAULT_LIMITS, Limits, padded
+from .codec_writer import Refusal, Writer
+from .errors import CodecError
+
+__all__ = ["ALIGN", "DEFAULT_LIMITS", "Encoded", "Limits", "decode", "encode", "payload_size"]
+
+_ZEROS = memoryview(bytes(ALIGN))
+# what reading hostile bytes with struct, numpy, torch and the constructors of values can raise
+_BAD_BYTES = (
+    ArithmeticError, AssertionError, AttributeError, BufferError, LookupError, MemoryError, NotImplementedError, RuntimeError, SyntaxError,
+    TypeError, ValueError, decimal.InvalidOperation, struct.error, OSError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A value ready to be sent. Its buffers are views of the value's memory: send or copy them before that changes."""
+
+    header: bytes
+    buffers: tuple[memoryview, ...]
+    nbytes: int  # of the payload, padding included
+
+    def parts(self) -> Iterator[memoryview]:
+        """The payload in pieces, padding included."""
+        for view in self.buffers:
+            yield view
+            gap = padded(view.nbytes) - view.nbytes
+            if gap:
+                yield _ZEROS[:gap]
+
+    def copy_into(self, target: memoryview | bytearray) -> None:
+        """Write the payload to the start of `target`, a writable buffer of at least `nbytes` bytes."""
+        out = memoryview(target)
+        start = 0
+        for view in self.parts():
+            out[start : start + view.nbytes] = view
+            start += view.nbytes
+
+
+def encode(value: object, *, name: str = "value", limits: Limits = DEFAULT_LIMITS) -> Encoded:
+    """Encode a value; CodecError names the place in it that can't be sent, e.g. batch[0]["x"]."""
+    writer = Writer(limits)
+    try:
+        writer.put(value)
+        return Encoded(*writer.finish())
+    except Refusal as refusal:
+        raise refusal.error(name) from None
+    except RecursionError:
+        raise CodecError.of("R104", path=name, what="its depth", size="more", limit="Python's stack") from None
+
+
+def payload_size(header: bytes, *, limits: Limits = DEFAULT_LIMITS) -> int:
+    """Bytes of payload that belong to a header; CodecError when the header is damaged or asks for more than the limits."""
+    return Frame(header, limits).total
+
+
+def decode(header: bytes, payload: bytearray | memoryview, *, limits: Limits = DEFAULT_LIMITS) -> object:
+    """The value of a header and its payload (writable, exactly `payload_size` bytes); tensors and arrays keep `payload` alive.
+
+    Raises CodecError, and nothing else, whatever the bytes are.
+    """
+    frame = Frame(header, limits)
+    view = memoryview(payload)
+    if view.nbytes != frame.total:
+        raise CodecError.of("R114", size=view.nbytes, expected=frame.total)
+    if view.readonly:
+        raise damaged("the payload is read-only memory")
+    if view.ndim != 1 or view.format != "B":
+        view = view.cast("B")
+    reader = Reader(frame, view, limits)
+    try:
+        value = reader.get()
+    except CodecError:
+        raise
+    except _BAD_BYTES as error:
+        raise damaged(f"{type(error).__name__}: {error}") from error
+    if reader.pos != len(reader.buf):
+        raise damaged("there are bytes behind the value")
+    return value
