@@ -1,0 +1,123 @@
+"""Exceptions of the runtime, and what each of their codes means.
+
+    RuntimeError
+      SplitterError
+        CodecError        R1xx  a value can't be sent, or bytes that arrived are not a value
+        SkewError         R2xx  worker and trainer are not the same versions
+        AuthError         R3xx  token or certificate refused
+        WorkerLostError   R4xx  a worker, template or stream ended
+        RemoteError       R5xx  the worker's program failed in a way that has no exception type here
+        ConfigError       R6xx  an option or environment variable is wrong
+
+Every message starts with its code and ends with what to do: `R101: batch[0]["x"]: sqlite3.Connection can't be sent. Return ...`.
+`CODES` maps a code to its message (fields in braces) and hint, so that `splitter explain R101` can print them.
+Build one with `CodecError.of("R101", path=..., type=...)`; the constructor itself takes a finished text, so that an exception can be
+rebuilt from its text alone.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+_E = TypeVar("_E", bound="SplitterError")
+
+CODES: dict[str, tuple[str, str]] = {
+    "R101": (
+        "{path}: {type} can't be sent",
+        "Return tensors, arrays, plain data, or instances whose state is such data, or register the type with torch.utils._pytree.",
+    ),
+    "R102": (
+        "{path}: a tensor that was computed with gradients (grad_fn={grad_fn}) can't be sent",
+        "Call .detach() on it, or compute it under torch.no_grad().",
+    ),
+    "R103": (
+        "{path}: a {what} tensor can't be sent",
+        "Make it an ordinary tensor in CPU memory first (.cpu(), .to_dense(), .rename(None)).",
+    ),
+    "R104": (
+        "{path}: {what} is {size}, above the limit of {limit}",
+        "Make the value smaller or flatter, for example with a smaller batch.",
+    ),
+    "R105": (
+        "{path}: a {type} that contains itself can't be sent",
+        "Break the cycle; lists, dicts and instances may contain themselves, tuples, sets and arrays may not.",
+    ),
+    "R106": (
+        "{path}: the class {type} can't be found under its name",
+        "Define it at the top level of a module, under the name that it has.",
+    ),
+    "R107": (
+        "{path}: {type} can't be sent: {why}",
+        "Change what is returned to plain data, or convert it in collate_fn.",
+    ),
+    "R110": (
+        "the bytes received are damaged: {why}",
+        "Check that both sides run the same version of splitter_runtime.",
+    ),
+    "R111": (
+        "the bytes received have format {theirs}, this side reads {ours}",
+        "Install the same version of splitter_runtime on both sides.",
+    ),
+    "R112": (
+        "{what} of the value received is {size}, above the limit of {limit}",
+        "Raise the limit, or send less at once.",
+    ),
+    "R113": (
+        "the class {name} of the value received is not known here",
+        "Import its module in the program before the first batch, so that both sides know the class.",
+    ),
+    "R114": (
+        "the payload received has {size} bytes, its header says {expected}",
+        "Send the batch again; the connection lost part of it.",
+    ),
+    "R115": (
+        "no registration with torch.utils._pytree for {name} here",
+        "Register the type in a module that the script and its worker program both import.",
+    ),
+    "R116": ("{name} is not known to the {library} here", "Install the same version of {library} on both sides."),
+    "R201": ("worker and trainer differ: {difference}", "Install the same versions, or set SPLITTER_ALLOW_SKEW=1."),
+    "R301": ("the worker {worker} refused the token", "Give worker and trainer the same token."),
+    "R401": ("worker {worker} was lost: {why}", "Look at the worker's log for the reason, then start again."),
+    "R501": ("the worker raised {type}: {text}", "Look at the remote traceback above for the line that failed."),
+    "R601": ("{what}", "Correct it and start again."),
+}
+
+
+class SplitterError(RuntimeError):
+    """Any failure of the runtime. `str()` starts with the code; `.code` is the code alone."""
+
+    @classmethod
+    def of(cls: type[_E], code: str, **fields: object) -> _E:
+        """Make the exception of `code` with the fields of its message; KeyError when a field is missing."""
+        message, hint = CODES[code]
+        return cls(f"{code}: {message.format(**fields)}. {hint.format(**fields)}")
+
+    @property
+    def code(self) -> str:
+        """The code that the text starts with, or "" when it has none."""
+        head = str(self).split(":", 1)[0]
+        return head if head in CODES else ""
+
+
+class CodecError(SplitterError):
+    """A value can't be sent (R101-R107), or received bytes are not a value (R110-R116)."""
+
+
+class SkewError(SplitterError):
+    """Worker and trainer differ in the digest of the split or in versions."""
+
+
+class AuthError(SplitterError):
+    """A token or certificate was refused."""
+
+
+class WorkerLostError(SplitterError):
+    """A worker, its template or one of its streams ended or stopped answering."""
+
+
+class RemoteError(SplitterError):
+    """The worker's program failed with an exception that can't be rebuilt here."""
+
+
+class ConfigError(SplitterError):
+    """An option or an environment variable is wrong."""
