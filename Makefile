@@ -5,7 +5,7 @@ BIN := .venv/bin
 STAMP := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test lint types format check demo bench proto clean
+.PHONY: help setup test lint types format check demo bench proto readme clean
 
 help:
 	@echo "make setup    install both packages and the tools into .venv"
@@ -17,6 +17,7 @@ help:
 	@echo "make demo     split an ImageNet-like script and run both versions"
 	@echo "make bench    images per second of the split against torch's own loader"
 	@echo "make proto    generate the gRPC code from runtime/feed.proto"
+	@echo "make readme   write the tables of codes and files into README.md"
 	@echo "make clean    remove .venv and everything that was made"
 
 setup: $(STAMP)
@@ -56,6 +57,9 @@ bench: setup
 
 proto: setup
 	$(BIN)/python tools/gen_proto.py
+
+readme: setup
+	$(BIN)/python tools/readme_tables.py
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist demo bench
