@@ -1,0 +1,172 @@
+"""Step `read`: text to trees.
+
+    train.py: `import data`       ->  Program: modules {"__main__": ..., "data": ...}, each with its tree and names
+    data.py:  `class Photos: ...`
+
+Local modules are the files that the script's imports name, looked for in the script's folder (and in the packages there). They are
+parsed, never imported.
+"""
+from __future__ import annotations
+
+import ast
+import codecs
+import io
+import tokenize
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from splitter.ir import Diagnostic, Fragment, SourceFile, Span
+from splitter.scopes import Names, Scope, resolve_names
+
+ENTRY = "__main__"
+
+
+class InputError(Exception):
+    """What was given can't be read (S1xx). The only exception that steps raise; `diagnostic` says what is wrong."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.code)
+        self.diagnostic = diagnostic
+
+
+@dataclass(frozen=True, eq=False)
+class Module:
+    """One file: its text, tree and names. `name` is the import name, "__main__" for the script."""
+
+    name: str
+    file: SourceFile
+    tree: ast.Module
+    names: Names
+    package: str
+    line_starts: list[str] = field(repr=False)
+
+    def span(self, node: ast.AST) -> Span:
+        """Where `node` stands; ast counts columns in UTF-8 bytes, people in characters."""
+        line, end = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+        return Span(self.file.path, line, self._column(line, node.col_offset),  # type: ignore[attr-defined]
+                    end, self._column(end, node.end_col_offset))  # type: ignore[attr-defined]
+
+    def _column(self, line: int, offset: int) -> int:
+        text = self.line_starts[line - 1]
+        return offset if text.isascii() else len(text.encode("utf-8")[:offset].decode("utf-8"))
+
+    def fragment(self, node: ast.stmt) -> Fragment:
+        """The lines of a statement, decorators included."""
+        first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+        return Fragment(self.file.path, first, node.end_lineno or node.lineno)
+
+    def text(self, node: ast.AST) -> str:
+        """The source of an expression, in one line, shortened for messages."""
+        text = " ".join((ast.get_source_segment(self.file.text, node) or ast.unparse(node)).split())
+        return text if len(text) <= 60 else text[:57] + "..."
+
+    def scope(self, node: ast.AST) -> Scope:
+        return self.names.scope_of[node]
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The script and its local modules, by import name."""
+
+    script: Path
+    modules: dict[str, Module]
+
+    @property
+    def entry(self) -> Module:
+        return self.modules[ENTRY]
+
+    def module_of(self, scope: Scope) -> Module:
+        return next(module for module in self.modules.values() if module.names.top is scope.root)
+
+    def walk(self) -> Iterator[tuple[Module, ast.AST]]:
+        for module in self.modules.values():
+            for node in ast.walk(module.tree):
+                yield module, node
+
+
+def read(script: Path) -> Program:
+    """Parse the script and every local module that it reaches by imports.
+
+    Raises:
+        InputError: S101 no such file, S102 a folder, S103 not Python.
+    """
+    if script.is_dir():
+        raise InputError(Diagnostic("S102", None, (("path", str(script)),)))
+    root = script.parent
+    modules: dict[str, Module] = {}
+    pending = [(ENTRY, script, "")]
+    while pending:
+        name, path, package = pending.pop(0)
+        if name in modules:
+            continue
+        try:
+            modules[name] = module = _parse(name, path, path.name if name == ENTRY else str(path.relative_to(root)), package)
+        except InputError:
+            if name == ENTRY:
+                raise
+            continue
+        for imported in _imported(module):
+            found = _locate(root, imported)
+            if found is not None and found.resolve() != script.resolve():
+                pending.append((imported, found, imported if found.name == "__init__.py" else imported.rpartition(".")[0]))
+    return Program(script, modules)
+
+
+def _parse(name: str, path: Path, shown: str, package: str) -> Module:
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(Diagnostic("S101", None, (("path", str(path)),))) from None
+    except OSError as error:
+        raise InputError(Diagnostic("S103", None, (("path", str(path)), ("reason", error.strerror or str(error))))) from None
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(raw).readline)
+        bom = raw.startswith(codecs.BOM_UTF8)
+        text = raw.removeprefix(codecs.BOM_UTF8).decode(encoding.replace("-sig", "") if bom else encoding)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(raw, filename=str(path))
+    except SyntaxError as error:
+        line = error.lineno or 1
+        column = max((error.offset or 1) - 1, 0)
+        span = Span(shown, line, column, line, column + 1) if error.lineno else None
+        raise InputError(Diagnostic("S103", span, (("path", shown), ("reason", error.msg)))) from None
+    except (ValueError, LookupError, RecursionError) as error:
+        reason = "it has null bytes" if b"\0" in raw else str(error)
+        raise InputError(Diagnostic("S103", None, (("path", shown), ("reason", reason)))) from None
+    file = SourceFile(name, shown, text, encoding.replace("-sig", ""), bom)
+    return Module(name, file, tree, resolve_names(tree), package, file.lines)
+
+
+def absolute(module: str, package: str) -> str:
+    """The absolute name of an import as written (`..data` in package a.b is a.data)."""
+    level = len(module) - len(module.lstrip("."))
+    if level == 0:
+        return module
+    parts = package.split(".") if package else []
+    base = parts[:len(parts) - (level - 1)]
+    return ".".join([*base, module.lstrip(".")]) if module.lstrip(".") else ".".join(base)
+
+
+def _imported(module: Module) -> Iterator[str]:
+    """Every module name that the imports of `module` may mean: `from a import b` may mean a and a.b."""
+    for node in ast.walk(module.tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = absolute("." * node.level + (node.module or ""), module.package)
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
+        for name in names:
+            parts = name.split(".")
+            yield from (".".join(parts[:i]) for i in range(1, len(parts) + 1) if parts[0])
+
+
+def _locate(root: Path, name: str) -> Path | None:
+    base = root.joinpath(*name.split("."))
+    for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
+        if candidate.is_file():
+            return candidate
+    return None
