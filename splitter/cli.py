@@ -1,0 +1,251 @@
+"""The command line: which step runs, what goes to which stream, and the exit status.
+
+Steps are imported by the command that needs them, so that `--help` and early errors are instant.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, ParamSpec
+
+import typer
+
+import splitter
+
+if TYPE_CHECKING:
+    from splitter.ir import Plan
+    from splitter.read import InputError
+
+DONE, INTERNAL, BAD_INPUT, NOTHING_SPLIT, INTERRUPTED = 0, 1, 2, 3, 130
+P = ParamSpec("P")
+
+app = typer.Typer(
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    help="Split a PyTorch training script into a worker program for CPU hosts and a trainer with the same batches.",
+)
+
+Script = Annotated[Path, typer.Argument(metavar="SCRIPT", help="The training script.")]
+Args = Annotated[list[str] | None, typer.Argument(metavar="-- ARGS", help="The script's own arguments.")]
+Streams = Annotated[int | None, typer.Option("--streams", min=1, metavar="N", help="As if the script had said num_workers=N.")]
+Workers = Annotated[
+    str | None,
+    typer.Option("--workers", metavar="SPEC", help="Where workers are: local:N, host:port,..., dns:///name:port."),
+]
+
+
+def reported(command: Callable[P, None]) -> Callable[P, None]:
+    """Every way in which a command can fail becomes one line and an exit status."""
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> None:
+        from splitter.read import InputError
+
+        try:
+            command(*args, **kwargs)
+        except InputError as error:
+            raise typer.Exit(_bad_input(error, Path(str(kwargs.get("script", ""))))) from None
+        except KeyboardInterrupt:
+            raise typer.Exit(INTERRUPTED) from None
+        except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
+            raise
+        except Exception as error:
+            raise typer.Exit(_internal(error, str(kwargs.get("script", "?")))) from None
+
+    return wrapper
+
+
+def _bad_input(error: InputError, script: Path) -> int:
+    from splitter import console
+    from splitter.ir import SourceFile
+
+    found = error.diagnostic
+    sources = {}
+    if found.span is not None:
+        path = script.parent / found.span.path
+        text = path.read_bytes().decode("utf-8", "replace") if path.is_file() else ""
+        sources[found.span.path] = SourceFile("", found.span.path, text)
+    text = console.rendered(found, sources, str(_folder(script)), colour=sys.stderr.isatty())
+    print(text, end="", file=sys.stderr)
+    return NOTHING_SPLIT if found.code == "S104" else BAD_INPUT
+
+
+def _internal(error: Exception, script: str) -> int:
+    from splitter import console
+    from splitter.diagnostics import hint, message
+    from splitter.ir import Diagnostic
+
+    home = os.path.dirname(os.path.abspath(splitter.__file__))
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    own = [name for name in frames if os.path.dirname(os.path.abspath(name)) == home]
+    step = Path(own[-1]).stem if own else "splitter"
+    reason = f"{type(error).__name__}: {error}"
+    found = Diagnostic("S901", None, (("step", step), ("path", script), ("reason", reason)))
+    print(console.printable(f"splitter: S901 {message(found)}; {hint(found)}"), file=sys.stderr)
+    if os.environ.get("SPLITTER_TRACEBACK") == "1":
+        traceback.print_exception(error)
+    return INTERNAL
+
+
+def _folder(script: Path) -> Path | str:
+    """The script's folder as the user wrote it; empty for the current one, so that places stay short."""
+    return "" if script.parent == Path() else script.parent
+
+
+def _compiled(script: Path, streams: int | None) -> Plan:
+    """The plan of a script. Its findings are printed; ends with status 3 when nothing can be split."""
+    from splitter import console
+    from splitter.compile import compile_script
+
+    plan = compile_script(script, streams=streams)
+    print(console.findings(plan, str(_folder(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
+    return plan
+
+
+def _nothing_split(plan: Plan) -> typer.Exit:
+    count = len(plan.feeds)
+    what = {0: "there is no loader", 1: "the loader stays as it is"}.get(count, f"all {count} loaders stay as they are")
+    print(f"splitter: nothing was split, {what}; no file was written", file=sys.stderr)
+    return typer.Exit(NOTHING_SPLIT)
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)] = False,
+) -> None:
+    if version:
+        print(f"splitter {splitter.__version__}")
+        raise typer.Exit(DONE)
+
+
+@app.command()
+@reported
+def transform(
+    script: Script,
+    args: Args = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Write here, not beside the script.")] = None,
+    diff: Annotated[bool, typer.Option("--diff", help="Show what changes in the script, on standard output.")] = False,
+    streams: Streams = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON, and nothing else there.")] = False,
+) -> None:
+    """Write the worker and trainer programs of SCRIPT, with a report, beside it."""
+    if diff and json:
+        raise typer.BadParameter("--diff and --json both want standard output; give one of them")
+    plan = _compiled(script, streams)
+    from splitter import console
+    from splitter.diff import coloured
+    from splitter.emit import emit
+    from splitter.plan_json import plan_json
+    from splitter.run import relative
+    from splitter.write import write
+
+    folder = script.parent if out is None else out
+    bundle = emit(plan, None if out is None else relative(script.parent, out))
+    paths = write(bundle, folder) if plan.split else ()
+    if json:
+        print(plan_json(plan), end="")
+    if not plan.split:
+        if not json and plan.feeds:
+            console.table(plan, str(_folder(script)), sys.stdout)
+        raise _nothing_split(plan)
+    if diff:
+        _print_diff(bundle.diff, coloured)
+    if not json:
+        stream = sys.stderr if diff else sys.stdout
+        console.table(plan, str(_folder(script)), stream)
+        print(f"wrote {', '.join(console.printable(str(path)) for path in paths)}", file=stream)
+
+
+def _print_diff(diff: str, coloured: Callable[[str], object]) -> None:
+    if not sys.stdout.isatty():
+        print(diff, end="")
+        return
+    from rich.console import Console
+
+    Console(highlight=False, soft_wrap=True).print(coloured(diff), end="")
+
+
+@app.command()
+@reported
+def run(script: Script, args: Args = None, workers: Workers = None, streams: Streams = None) -> None:
+    """Split SCRIPT in a temporary place and run it with workers on this machine."""
+    _linux_only()
+    from splitter.run import execute, leave, temporary
+
+    plan = _compiled(script, streams)
+    if not plan.split:
+        raise _nothing_split(plan)
+    environment = dict(os.environ) if workers is None else {**os.environ, "SPLITTER_WORKERS": workers}
+    with temporary(plan, script.parent) as trainer:
+        status = execute(trainer, args or (), environment)
+    raise typer.Exit(leave(status))
+
+
+@app.command()
+@reported
+def verify(
+    script: Script,
+    args: Args = None,
+    batches: Annotated[int, typer.Option("--batches", min=1, metavar="K", help="Batches of a loader to compare.")] = 24,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, metavar="E", help="Epochs of a loader to compare.")] = 1,
+    workers: Workers = None,
+    streams: Streams = None,
+) -> None:
+    """Run SCRIPT and its split side by side and compare batches and random-number generators."""
+    _linux_only()
+    from splitter.run import temporary
+    from splitter.verify import verify as compare
+
+    plan = _compiled(script, streams)
+    if not plan.split:
+        raise _nothing_split(plan)
+    with temporary(plan, script.parent) as trainer:
+        result = compare(script, trainer, args or (), batches=batches, epochs=epochs, workers=workers, python=sys.executable)
+    print(result)
+    raise typer.Exit(DONE if result.identical else INTERNAL)
+
+
+@app.command()
+@reported
+def show(
+    script: Script,
+    after: Annotated[str, typer.Option("--after", metavar="STEP", help="read, find, effects, slice or emit.")],
+    streams: Streams = None,
+) -> None:
+    """Print what the compiler knows about SCRIPT after one of its steps."""
+    from splitter.compile import STEPS, stage
+
+    if after not in (*STEPS, "emit"):
+        raise typer.BadParameter(f"there is no step {after!r}; the steps are {', '.join((*STEPS, 'emit'))}")
+    if after != "emit":
+        print(stage(script, after, streams=streams))
+        return
+    from splitter.emit import emit
+
+    for file in emit(_compiled(script, streams)).files:
+        print(f"==> {file.name} <==\n{file.content.decode('utf-8', 'replace')}")
+
+
+@app.command()
+@reported
+def explain(code: Annotated[str, typer.Argument(metavar="CODE", help="A code such as S303 or R101.")]) -> None:
+    """Say what a code means and what to do about it."""
+    from splitter import console
+
+    text = console.explained(code.upper())
+    if text is None:
+        raise typer.BadParameter(f"there is no code {code}; there are {', '.join(console.known_codes())}")
+    print(text, end="")
+
+
+def _linux_only() -> None:
+    if not sys.platform.startswith("linux"):
+        print("splitter: split programs run on Linux only; `splitter transform` works here too", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT)

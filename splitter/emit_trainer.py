@@ -1,0 +1,275 @@
+"""The trainer program: the script with the least change.
+
+    train = ImageFolder(args.data)           train = splitter_runtime.RemoteDataset("train", {"args.data": args.data})
+    loader = DataLoader(train, 64)      ->   loader = splitter_runtime.DataLoader(train, 64)
+
+Decisions stand in the plan; here they become splices. Each piece of new text is tried on one line first and wrapped
+where it would pass the limit.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from splitter.emit_place import place
+from splitter.ir import HandleEdit, LoaderEdit, Removal, SourceFile, Span
+from splitter.splice import LIMIT, Grid, Splice, apply, call, ordered, quoted, undo
+
+RUNTIME = "splitter_runtime"
+NUM_WORKERS = 5  # position among DataLoader's parameters
+
+
+@dataclass(frozen=True)
+class ProgramCall:
+    """`splitter_runtime.program(...)` of the trainer; `early` puts it before the script's first import."""
+
+    worker: str
+    digest: str
+    script: str
+    modules: tuple[tuple[str, str], ...] = ()
+    early: bool = False
+
+
+@dataclass(frozen=True)
+class Edits:
+    """What changes in one module."""
+
+    handles: tuple[HandleEdit, ...] = ()
+    loaders: tuple[LoaderEdit, ...] = ()
+    removals: tuple[Removal, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.handles or self.loaders or self.removals)
+
+
+def edit(source: SourceFile, edits: Edits, program: ProgramCall | None) -> str:
+    """The text of the edited module.
+
+    Raises ValueError when the plan doesn't fit the text, SyntaxError when the result isn't Python.
+    """
+    editor = _Editor(source, edits, program)
+    flat = editor.splices(frozenset())
+    splices = editor.splices(frozenset(_too_long(source.text, flat)))
+    text = apply(source.text, splices)
+    if undo(text, source.text, splices) != source.text:
+        raise ValueError(f"an edit of {source.path} can't be taken back")
+    compile(text, source.path, "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    return text
+
+
+def runtime_name(grid: Grid) -> str:
+    """The name under which the runtime is imported: one that the text doesn't use."""
+    used = {node.id for node in ast.walk(grid.tree) if isinstance(node, ast.Name)}
+    used |= {node.arg for node in ast.walk(grid.tree) if isinstance(node, ast.arg)}
+    for node in ast.walk(grid.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            used.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            used |= {alias.asname or alias.name.split(".")[0] for alias in node.names}
+    name = RUNTIME
+    while name in used:
+        name += "_"
+    return name
+
+
+def _too_long(text: str, splices: list[Splice]) -> Iterator[int]:
+    """Where splices begin whose first line gets longer than the limit by them."""
+    result = apply(text, splices)
+    shift = 0
+    for splice in ordered(splices):
+        start = splice.start + shift
+        shift += len(splice.text) - (splice.end - splice.start)
+        begin = max(result.rfind("\n", 0, start), result.rfind("\r", 0, start)) + 1
+        lengths = [len(line) for line in result[begin : start + len(splice.text)].splitlines()]
+        rest = result[start + len(splice.text) :].splitlines() or [""]
+        if lengths and splice.text and max([*lengths, lengths[-1] + len(rest[0])]) > LIMIT:
+            yield splice.start
+
+
+class _Editor:
+    """One module and its edits; `wrapped` holds the offsets of the splices that don't fit on their line."""
+
+    def __init__(self, source: SourceFile, edits: Edits, program: ProgramCall | None) -> None:
+        self.source = source
+        self.edits = edits
+        self.program = program
+        self.grid = Grid(source.text)
+        self.name = runtime_name(self.grid)
+        self.unit = _unit(self.grid)
+        calls = [node for node in ast.walk(self.grid.tree) if isinstance(node, ast.Call)]
+        self.calls = {self.grid.node_range(node): node for node in calls}
+
+    def splices(self, wrapped: frozenset[int]) -> list[Splice]:
+        result = [self._preamble()]
+        for handle in self.edits.handles:
+            result += self._handle(handle, wrapped)
+        for loader in self.edits.loaders:
+            result += self._loader(loader, wrapped)
+        return result + self._removals()
+
+    def _preamble(self) -> Splice:
+        spans = [*(handle.span for handle in self.edits.handles), *(loader.call for loader in self.edits.loaders)]
+        first = min((span.line for span in spans), default=len(self.grid.lines) + 1)
+        after = place(self.grid, first, early=self.program is not None and self.program.early)
+        newline = self.grid.newline
+        text = f"import {RUNTIME}" if self.name == RUNTIME else f"import {RUNTIME} as {self.name}"
+        text += newline
+        if self.program is not None:
+            text += newline + self._program(self.program) + newline
+        if self.grid.line(after).strip():
+            unended = self.grid.lines[after - 1][-1:] not in ("\r", "\n")
+            text = newline * (2 if unended else 1) + text
+        if self.grid.line(after + 1).strip():
+            text += newline
+        offset = self.grid.starts[after]
+        return Splice(offset, offset, text)
+
+    def _program(self, program: ProgramCall) -> str:
+        arguments = [
+            self._quoted(program.worker),
+            f"digest={self._quoted(program.digest)}",
+            f"script={self._quoted(program.script)}",
+        ]
+        if program.modules:
+            entries = ", ".join(f"{self._quoted(name)}: {self._quoted(path)}" for name, path in program.modules)
+            arguments.append(f"modules={{{entries}}}")
+        return call(f"{self.name}.program", arguments, unit=self.unit, newline=self.grid.newline)
+
+    def _handle(self, handle: HandleEdit, wrapped: frozenset[int]) -> list[Splice]:
+        start, end = self.grid.range(handle.span)
+        indent, inner = self._indents(handle.span.line)
+        newline = self.grid.newline
+        environment = self._environment(handle.environment, inner, start in wrapped)
+        arguments = [self._quoted(handle.builder), *([environment] if environment else [])]
+        if handle.residence == "moved":
+            head = f"{self.name}.RemoteDataset"
+            if start not in wrapped:
+                return [Splice(start, end, f"{head}({', '.join(arguments)})")]
+            lines = "".join(f"{newline}{inner}{argument}," for argument in arguments)
+            return [Splice(start, end, f"{head}({lines}{newline}{indent})")]
+        arguments = [arguments[0], environment or "{}", "lambda: "]
+        joint = f",{newline}{inner}" if start in wrapped else ", "
+        opening = newline + inner if start in wrapped else ""
+        return [Splice(start, start, f"{self.name}.replicated({opening}{joint.join(arguments)}"), Splice(end, end, ")")]
+
+    def _loader(self, loader: LoaderEdit, wrapped: frozenset[int]) -> list[Splice]:
+        start, end = self.grid.range(loader.callee)
+        result = [Splice(start, end, f"{self.name}.DataLoader")]
+        keywords = []
+        if loader.explicit:
+            keywords.append(f"feed={self._quoted(loader.feed)}" if loader.feed is not None else "feed=None")
+        if loader.environment:
+            keywords.append(f"env={self._environment(loader.environment, '', False)}")
+        if loader.streams is not None:
+            splice = self._streams(self._call(loader.call), loader.streams)
+            if splice is None:
+                keywords.append(f"num_workers={loader.streams}")
+            else:
+                result.append(splice)
+        if keywords:
+            result.append(self._keywords(loader.call, keywords, wrapped))
+        return result
+
+    def _streams(self, node: ast.Call, streams: int) -> Splice | None:
+        """num_workers where the call has it already; None when the keyword is to be added."""
+        for keyword in node.keywords:
+            if keyword.arg == "num_workers":
+                return Splice(*self.grid.node_range(keyword.value), str(streams))
+        if len(node.args) > NUM_WORKERS:
+            return Splice(*self.grid.node_range(node.args[NUM_WORKERS]), str(streams))
+        splats = [keyword for keyword in node.keywords if keyword.arg is None]
+        if not splats:
+            return None
+        # The dictionary may hold num_workers too, and a keyword that is given twice is an error.
+        start, end = self.grid.node_range(splats[-1].value)
+        return Splice(start, end, f'{{**{self.grid.text[start:end]}, "num_workers": {streams}}}')
+
+    def _keywords(self, span: Span, keywords: list[str], wrapped: frozenset[int]) -> Splice:
+        """New keywords before the closing parenthesis, after a trailing comma and before comments."""
+        close = (span.end_line, span.end_column - 1)
+        last = [token for token in self.grid.tokens if token.end <= close and _significant(token.string)][-1]
+        at = self.grid.offset(*last.end)
+        bare = last.string == "("
+        first = self.grid.indent(last.end[0]) if last.end[0] > span.line else self.grid.indent(span.line) + self.unit
+        gap = self.grid.newline + first if at in wrapped else " "
+        if last.string == ",":
+            return Splice(at, at, gap + ", ".join(keywords) + ",")
+        if bare:
+            return Splice(at, at, (gap if at in wrapped else "") + ", ".join(keywords))
+        return Splice(at, at, "," + gap + ", ".join(keywords))
+
+    def _call(self, span: Span) -> ast.Call:
+        node = self.calls.get(self.grid.range(span))
+        if node is None:
+            raise ValueError(f"no call at {span}")
+        return node
+
+    def _environment(self, names: tuple[str, ...], indent: str, wrapped: bool) -> str:
+        if not names:
+            return ""
+        entries = [f"{self._quoted(name)}: {name}" for name in names]
+        flat = "{" + ", ".join(entries) + "}"
+        if not wrapped or len(indent) + len(flat) < LIMIT:
+            return flat
+        newline = self.grid.newline
+        return "{" + "".join(f"{newline}{indent}{self.unit}{entry}," for entry in entries) + newline + indent + "}"
+
+    def _indents(self, line: int) -> tuple[str, str]:
+        indent = self.grid.indent(line)
+        return indent, indent + self.unit
+
+    def _quoted(self, text: str) -> str:
+        return quoted(text, self.source.encoding)
+
+    def _removals(self) -> list[Splice]:
+        fragments = [removal.fragment for removal in self.edits.removals]
+        fills = dict(_emptied(self.grid, {line for part in fragments for line in range(part.first, part.last + 1)}))
+        result = []
+        for part in fragments:
+            fill = "".join(text for line, text in fills.items() if part.first <= line <= part.last)
+            surplus = 0 if fill else _surplus(self.grid, part.first, part.last)
+            end = self.grid.starts[min(part.last + surplus, len(self.grid.lines))]
+            result.append(Splice(self.grid.starts[part.first - 1], end, fill))
+        return result
+
+
+def _significant(token: str) -> bool:
+    return bool(token.strip()) and not token.startswith("#")
+
+
+def _unit(grid: Grid) -> str:
+    """One level of indentation, as the file has it."""
+    for node in ast.walk(grid.tree):
+        body = getattr(node, "body", None)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.If | ast.For | ast.With) and isinstance(body, list):
+            outer, inner = grid.indent(node.lineno), grid.indent(body[0].lineno)
+            if inner.startswith(outer) and inner != outer:
+                return inner[len(outer) :]
+    return "    "
+
+
+def _emptied(grid: Grid, gone: set[int]) -> Iterator[tuple[int, str]]:
+    """For each block that loses all of its statements: the line of its first one, and the `pass` that stands in."""
+    for node in ast.walk(grid.tree):
+        header = node.pattern if isinstance(node, ast.match_case) else node
+        if isinstance(node, ast.Module) or getattr(header, "lineno", None) in gone:
+            continue
+        for name in ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            if not isinstance(block, list) or not block or any(statement.lineno not in gone for statement in block):
+                continue
+            first = block[0].lineno
+            end = grid.lines[first - 1][len(grid.line(first)) :]
+            yield first, grid.indent(first) + "pass" + end
+
+
+def _surplus(grid: Grid, first: int, last: int) -> int:
+    """How many blank lines after the removed ones go with them, so that no gap grows."""
+    before = after = 0
+    while first - 1 - before >= 1 and not grid.line(first - 1 - before).strip():
+        before += 1
+    while last + 1 + after <= len(grid.lines) and not grid.line(last + 1 + after).strip():
+        after += 1
+    return min(before, after)

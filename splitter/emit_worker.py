@@ -1,0 +1,344 @@
+"""The worker program: what the feeds need, in the words of the script.
+
+    train.py                                  train_worker.py
+    24  traindir = join(args.data, "a")       @splitter_runtime.dataset("train")
+    25  train = ImageFolder(traindir)    ->   def train(args):  # train.py:24-25
+                                                  traindir = join(args.data, "a")
+                                                  return ImageFolder(traindir)
+
+Whole lines are carried over as they stand; only their indentation changes, and never inside of a string.
+"""
+
+from __future__ import annotations
+
+import ast
+import os.path
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import splitter
+from splitter.ir import Builder, Fragment, Plan, Span
+from splitter.splice import LIMIT, Grid, call, quoted
+
+RUNTIME = "splitter_runtime"
+INDENT = "    "
+LineMap = tuple[tuple[int, int, int] | tuple[int, int, int, str], ...]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a line of the worker program comes from."""
+
+    path: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Worker:
+    """Text of the worker program and where its lines come from (see `splitter_runtime.serve`)."""
+
+    text: str
+    lines: LineMap
+
+
+@dataclass
+class _Page:
+    """Lines written so far, each with its place in the script where it has one."""
+
+    lines: list[str] = field(default_factory=list)
+    places: list[Place | None] = field(default_factory=list)
+
+    def add(self, text: str, place: Place | None = None) -> None:
+        """One or more lines; with a place, the first comes from there and the others from the lines after it."""
+        for number, line in enumerate(text.split("\n")):
+            self.lines.append(line)
+            self.places.append(None if place is None else Place(place.path, place.line + number))
+
+    def gap(self, count: int) -> None:
+        """Blank lines, so that `count` of them end the page."""
+        while self.lines and not self.lines[-1].strip():
+            self.lines.pop()
+            self.places.pop()
+        for _ in range(count if self.lines else 0):
+            self.add("")
+
+    def line_map(self, script: str) -> LineMap:
+        runs: list[tuple[int, Place, int]] = []
+        for number, place in enumerate(self.places, 1):
+            if place is None:
+                continue
+            if runs:
+                first, start, count = runs[-1]
+                if (number, place) == (first + count, Place(start.path, start.line + count)):
+                    runs[-1] = (first, start, count + 1)
+                    continue
+            runs.append((number, place, 1))
+        return tuple((n, p.line, c) if p.path == script else (n, p.line, c, p.path) for n, p, c in runs)
+
+
+def emit_worker(plan: Plan, *, script: str, folder: str | None) -> Worker:
+    """The worker program of a plan.
+
+    `script` is the script's path and `folder` its folder, both relative to the worker program (None: the same folder).
+    Raises ValueError when the plan doesn't fit the text, SyntaxError when the result isn't Python.
+    """
+    grids = {source.path: Grid(source.text) for source in (plan.script, *plan.modules)}
+    writer = _Writer(plan, grids)
+    writer.head()
+    writer.definitions()
+    for builder in plan.worker.builders:
+        writer.builder(builder)
+    lines = writer.page.line_map(plan.script.path)
+    writer.main(script, folder, lines)
+    text = "\n".join(writer.page.lines) + "\n"
+    compile(text, "worker", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
+    return Worker(text, lines)
+
+
+class _Writer:
+    """Writes one page, top to bottom."""
+
+    def __init__(self, plan: Plan, grids: dict[str, Grid]) -> None:
+        self.plan = plan
+        self.grids = grids
+        self.page = _Page()
+        self.runtime = RUNTIME
+        carried = "".join(self._text(fragment) for fragment in self._fragments())
+        while re.search(rf"\b{self.runtime}\b", carried):
+            self.runtime += "_"
+        self.reads_doc = re.search(r"\b__doc__\b", carried) is not None
+
+    def _fragments(self) -> Iterable[Fragment]:
+        worker = self.plan.worker
+        yield from worker.imports
+        yield from worker.definitions
+        for builder in worker.builders:
+            yield from builder.body
+            for span in (builder.result, builder.collate_fn, builder.worker_init_fn):
+                if span is not None:
+                    yield Fragment(span.path, span.line, span.end_line)
+
+    def _text(self, fragment: Fragment) -> str:
+        return "".join(self.grids[fragment.path].lines[fragment.first - 1 : fragment.last])
+
+    def head(self) -> None:
+        self._docstring()
+        worker = self.plan.worker
+        if worker.future:
+            self.page.add(f"from __future__ import {', '.join(worker.future)}")
+            self.page.gap(1)
+        if self.reads_doc:
+            self._script_docstring()
+        self._blocks(worker.imports, self._import_gap)
+        if worker.local_imports:
+            self.page.gap(1)
+            for names in worker.local_imports:
+                self.page.add(_from_import(names.module, names.names))
+        self.page.gap(1)
+        alias = "" if self.runtime == RUNTIME else f" as {self.runtime}"
+        self.page.add(f"import {RUNTIME}{alias}")
+
+    def _docstring(self) -> None:
+        script = _plain(os.path.basename(self.plan.script.path))
+        stem = os.path.splitext(script)[0]
+        names = [f"`{feed.name}`" for feed in self.plan.feeds if feed.status == "split"]
+        what = f"one loader, {names[0]}" if len(names) == 1 else f"the loaders {', '.join(names[:-1])} and {names[-1]}"
+        digest = _plain(self.plan.digest[:15])
+        self.page.add(f'''"""Worker of {script}: makes the batches of {what}, on a CPU host.
+
+    python {stem}_worker.py --listen 0.0.0.0:7077 --token-file token
+
+Written by splitter {splitter.__version__} from {script} ({digest}).
+Change {script} and run `splitter transform {script}` again.
+"""''')
+
+    def _script_docstring(self) -> None:
+        """Moved code that reads `__doc__` means the script's."""
+        body = self.grids[self.plan.script.path].tree.body
+        if not body or not isinstance(body[0], ast.Expr) or not isinstance(body[0].value, ast.Constant):
+            self.page.add("__doc__ = None")
+        else:
+            self.page.add(f"__doc__ = {body[0].value.value!r}")
+        self.page.gap(1)
+
+    def definitions(self) -> None:
+        definitions = self.plan.worker.definitions
+        if definitions:
+            self.page.gap(2 if self._defines(definitions[0]) else 1)
+        self._blocks(definitions, self._definition_gap)
+
+    def _import_gap(self, before: Fragment, fragment: Fragment) -> int:
+        """Groups of imports stay groups, also when lines between them are left out."""
+        grid = self.grids[fragment.path]
+        between = range(before.last + 1, fragment.first)
+        return int(before.path != fragment.path or any(not grid.line(number).strip() for number in between))
+
+    def _definition_gap(self, before: Fragment, fragment: Fragment) -> int:
+        blanks = min(2, self._blanks_before(fragment))
+        return max(blanks, 2) if self._defines(before) or self._defines(fragment) else blanks
+
+    def _blocks(self, fragments: Sequence[Fragment], gap: Callable[[Fragment, Fragment], int]) -> None:
+        """Fragments one after another; those that are adjacent in the script stay adjacent."""
+        before: Fragment | None = None
+        for fragment in fragments:
+            if before is not None and (before.path, before.last + 1) != (fragment.path, fragment.first):
+                self.page.gap(gap(before, fragment))
+            self._carry(fragment, "")
+            before = fragment
+
+    def _defines(self, fragment: Fragment) -> bool:
+        lines = (line.strip() for line in self._text(fragment).splitlines())
+        code = [line for line in lines if line and not line.startswith("#")]
+        return bool(code) and code[0].startswith(("def ", "class ", "async def ", "@"))
+
+    def _blanks_before(self, fragment: Fragment) -> int:
+        grid, count = self.grids[fragment.path], 0
+        while fragment.first - 1 - count >= 1 and not grid.line(fragment.first - 1 - count).strip():
+            count += 1
+        return count
+
+    def builder(self, builder: Builder) -> None:
+        self.page.gap(2)
+        arguments = [quoted(builder.name)]
+        if builder.stateless is not None:
+            arguments.append(f"stateless={builder.stateless}")
+        if builder.globals:
+            arguments.append(f"globals=({', '.join(quoted(name) for name in builder.globals)},)")
+        self.page.add(call(f"@{self.runtime}.{builder.kind}", arguments))
+        head = call(f"def {builder.function}", builder.parameters) + ":"
+        where = f"# {_extent(builder)}"
+        if "\n" not in head and len(head) + 2 + len(where) <= LIMIT:
+            self.page.add(f"{head}  {where}")
+        else:
+            self.page.add(head)
+            self.page.add(INDENT + where)
+        before: Fragment | None = None
+        for fragment in builder.body:
+            adjacent = before is not None and (before.path, before.last + 1) == (fragment.path, fragment.first)
+            if before is not None and not adjacent:
+                self.page.gap(min(1, self._blanks_before(fragment)))
+            self._carry(fragment, self._body_indent(builder))
+            before = fragment
+        if builder.result is not None:
+            self._return(builder, builder.result, before)
+        else:
+            self._return_loader(builder)
+
+    def _body_indent(self, builder: Builder) -> str:
+        """Tabs where the carried lines are indented by tabs, so that the two never meet in one block."""
+        return "\t" if any("\n\t" in "\n" + self._text(fragment) for fragment in builder.body) else INDENT
+
+    def _return(self, builder: Builder, span: Span, before: Fragment | None) -> None:
+        indent = self._body_indent(builder)
+        if before is not None:
+            self.page.gap(min(1, self._blanks_before(Fragment(span.path, span.line, span.end_line))))
+        text = self._expression(span, indent)
+        self.page.add(f"{indent}return {text}", Place(span.path, span.line))
+
+    def _return_loader(self, builder: Builder) -> None:
+        indent = self._body_indent(builder)
+        given = [("collate_fn", builder.collate_fn), ("worker_init_fn", builder.worker_init_fn)]
+        spans = [(name, span) for name, span in given if span is not None]
+        arguments = [f"{name}={self._expression(span, indent)}" for name, span in spans]
+        flat = f"{indent}return {self.runtime}.Loader({', '.join(arguments)})"
+        if len(flat) <= LIMIT and "\n" not in flat:
+            place = Place(spans[0][1].path, spans[0][1].line) if len(spans) == 1 else None
+            self.page.add(flat, place)
+            return
+        self.page.add(f"{indent}return {self.runtime}.Loader(")
+        for name, span in spans:
+            text = self._expression(span, indent + INDENT)
+            self.page.add(f"{indent}{INDENT}{name}={text},", Place(span.path, span.line))
+        self.page.add(f"{indent})")
+
+    def _carry(self, fragment: Fragment, indent: str) -> None:
+        grid = self.grids[fragment.path]
+        if fragment.last > len(grid.lines):
+            raise ValueError(f"{fragment} is outside of the file")
+        numbers = range(fragment.first, fragment.last + 1)
+        base = next((grid.indent(n) for n in numbers if _is_code(grid.line(n))), "")
+        self.page.add("\n".join(_shifted(grid, n, base, indent) for n in numbers), Place(fragment.path, fragment.first))
+
+    def _expression(self, span: Span, indent: str) -> str:
+        """The text of an expression, with its further lines moved to `indent`; in parentheses where it needs them."""
+        grid = self.grids[span.path]
+        base = grid.indent(span.line)
+        ends = (grid.line(span.line)[span.column :], grid.line(span.end_line)[: span.end_column])
+        if span.line == span.end_line:
+            return grid.slice(span)
+        middle = [_shifted(grid, n, base, indent) for n in range(span.line + 1, span.end_line)]
+        kept = len(_shifted(grid, span.end_line, base, indent)) - len(grid.line(span.end_line))
+        last = _shifted(grid, span.end_line, base, indent)[: max(0, len(ends[1]) + kept)]
+        text = "\n".join([ends[0], *middle, last])
+        try:
+            ast.parse(text.strip(), mode="eval")
+        except SyntaxError:
+            return f"({text})"
+        return text
+
+    def main(self, script: str, folder: str | None, lines: LineMap) -> None:
+        self.page.gap(2)
+        self.page.add('if __name__ == "__main__":')
+        arguments = [f"digest={quoted(self.plan.digest)}", f"script={quoted(script)}"]
+        if folder is not None:
+            arguments.append(f"paths=({quoted(folder)},)")
+        if lines:
+            arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
+        self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))
+
+
+def _is_code(line: str) -> bool:
+    return bool(line.strip()) and not line.lstrip().startswith("#")
+
+
+def _shifted(grid: Grid, number: int, base: str, indent: str) -> str:
+    """One line with `indent` in place of `base`; a line that begins inside a string stays as it is."""
+    line = grid.line(number)
+    if number in grid.inside_string:
+        return line
+    if not line.strip():
+        return ""
+    shared = next((n for n, pair in enumerate(zip(base, line, strict=False)) if pair[0] != pair[1]), len(base))
+    return indent + line[shared:]
+
+
+def _from_import(module: str, names: Sequence[str]) -> str:
+    flat = f"from {module} import {', '.join(names)}"
+    if len(flat) <= LIMIT:
+        return flat
+    return f"from {module} import (\n" + "".join(f"{INDENT}{name},\n" for name in names) + ")"
+
+
+def _entry(entry: tuple[int, int, int] | tuple[int, int, int, str]) -> str:
+    return "(" + ", ".join(str(part) if isinstance(part, int) else quoted(part) for part in entry) + ")"
+
+
+def _tuple(head: str, entries: Sequence[str], indent: str) -> str:
+    """A tuple, filled line by line up to the limit."""
+    flat = f"{head}({', '.join(entries)}{',' if len(entries) == 1 else ''})"
+    if len(indent) + len(flat) < LIMIT:
+        return flat
+    lines = [indent + INDENT]
+    for entry in entries:
+        if len(lines[-1]) + len(entry) + 2 > LIMIT:
+            lines.append(indent + INDENT)
+        lines[-1] += f"{entry}, "
+    return "\n".join([f"{head}(", *(line.rstrip() for line in lines), f"{indent})"])
+
+
+def _extent(builder: Builder) -> str:
+    """The lines that a builder comes from, for the comment on its first line."""
+    spans = [span for span in (builder.result, builder.collate_fn, builder.worker_init_fn) if span is not None]
+    parts = [*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans)]
+    paths = dict.fromkeys(part.path for part in parts)
+    extents = []
+    for path in paths:
+        own = [part for part in parts if part.path == path]
+        extents.append(str(Fragment(path, min(part.first for part in own), max(part.last for part in own))))
+    return ", ".join(extents)
+
+
+def _plain(text: str) -> str:
+    """Text that can stand in a docstring."""
+    return re.sub(r'[\\"\x00-\x1f\x7f\ud800-\udfff]', "?", text)

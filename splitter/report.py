@@ -1,0 +1,197 @@
+"""train_split.md: for the person who reviews the split.
+
+What moved and where from, what stayed and why, how to run it and how to go back.
+"""
+
+from __future__ import annotations
+
+import ast
+import os.path
+import re
+from collections.abc import Iterable, Sequence
+
+import splitter
+from splitter.diagnostics import CODES, hint, message
+from splitter.ir import Builder, Diagnostic, Feed, Fragment, Plan, Span
+from splitter.splice import Grid
+
+
+def report(plan: Plan, folder: str | None = None) -> str:
+    """The report as Markdown. `folder` is the script's folder as seen from the report (None: the same)."""
+    page = _Report(plan, "" if folder is None else folder.rstrip("/") + "/")
+    parts = [page.head(), page.table(), *page.graphs(), page.moved(), page.stayed(), page.run()]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+class _Report:
+    def __init__(self, plan: Plan, base: str) -> None:
+        self.plan = plan
+        self.base = base
+        self.script = os.path.basename(plan.script.path)
+        self.stem = os.path.splitext(self.script)[0]
+        self.grids = {source.path: Grid(source.text) for source in (plan.script, *plan.modules)}
+
+    def head(self) -> str:
+        split = sum(feed.status == "split" for feed in self.plan.feeds)
+        return f"# {self.script}, split\n\n{split} of {len(self.plan.feeds)} loaders split."
+
+    def table(self) -> str:
+        head = ("loader", "where", "dataset", "streams", "stateless", "draws")
+        rows = [
+            (
+                _code(feed.name),
+                self._link(feed.loader),
+                feed.residence or f"left: {feed.code}",
+                _code(feed.streams) if feed.streams else "-",
+                {True: "yes", False: "no", None: "not known"}[feed.stateless] if feed.status == "split" else "-",
+                ", ".join(feed.draws) or "nothing" if feed.status == "split" else "-",
+            )
+            for feed in self.plan.feeds
+        ]
+        return _table(head, rows)
+
+    def graphs(self) -> Iterable[str]:
+        for feed in self.plan.feeds:
+            if feed.status == "split":
+                yield self._graph(feed)
+
+    def _graph(self, feed: Feed) -> str:
+        builders = {(builder.kind, builder.name): builder for builder in self.plan.worker.builders}
+        made = [self._node("dataset", self._maker(feed), feed.origin or feed.loader)]
+        loader = builders.get(("loader", feed.name))
+        if loader is not None and loader.collate_fn is not None:
+            text = " ".join(self.grids[loader.collate_fn.path].slice(loader.collate_fn).split())
+            made.append(self._node("collate", f"collate: {_short(text)}", loader.collate_fn))
+        loop = {"train": "training loop", "eval": "evaluation loop", "either": "loop"}[feed.role]
+        return "\n".join(
+            [
+                "```mermaid",
+                "flowchart LR",
+                "  subgraph worker",
+                f"    {' --> '.join(made)}",
+                "  end",
+                "  subgraph trainer",
+                f"    {self._node('sampler', f'{feed.name}: sampler', feed.loader)}",
+                f'    loop["{loop}"]',
+                "  end",
+                '  sampler -->|"indices"| dataset',
+                f'  {"collate" if len(made) > 1 else "dataset"} ==>|"batches"| loop',
+                "```",
+            ]
+        )
+
+    def _maker(self, feed: Feed) -> str:
+        """The class or function that makes the dataset, as the script spells it."""
+        span = feed.origin
+        builder = self._builder(feed)
+        if builder is not None and builder.result is not None:
+            span = builder.result
+        if span is None or span.path not in self.grids:
+            return "dataset"
+        text = self.grids[span.path].slice(span)
+        try:
+            tree = ast.parse(f"({text})", mode="eval").body
+        except SyntaxError:
+            return "dataset"
+        return _short(ast.unparse(tree.func if isinstance(tree, ast.Call) else tree))
+
+    def _builder(self, feed: Feed) -> Builder | None:
+        datasets = [builder for builder in self.plan.worker.builders if builder.kind == "dataset"]
+        return next((builder for builder in datasets if builder.name == feed.name), None)
+
+    def _node(self, identifier: str, label: str, span: Span) -> str:
+        where = Fragment(span.path, span.line, span.end_line)
+        return f'{identifier}["{_label(label)}<br>{_label(str(where))}"]'
+
+    def moved(self) -> str:
+        lines = ["## What moved", ""]
+        for feed in self.plan.feeds:
+            if feed.status != "split":
+                continue
+            where = ", ".join(self._link_fragment(fragment) for fragment in feed.moved) or self._link(feed.loader)
+            text = f"- {_code(feed.name)}: {where}, to {self.stem}_worker.py."
+            if feed.residence == "replicated":
+                text += " The trainer builds the dataset as well."
+            if feed.environment:
+                text += f" Sent when the loader opens: {', '.join(_code(name) for name in feed.environment)}."
+            lines.append(text)
+        if self.plan.needs:
+            needs = ", ".join(_code(need) for need in self.plan.needs)
+            lines += ["", f"The worker imports these files too, so copy them with it: {needs}."]
+        return "\n".join(lines)
+
+    def stayed(self) -> str:
+        rows = [(f"{self._link(note.span)} {_cell(note.what)}".strip(), _cell(note.why)) for note in self.plan.notes]
+        for feed in self.plan.feeds:
+            if feed.status == "left":
+                rows.append((f"{self._link(feed.loader)} loader {_code(feed.name)}", self._reason(feed)))
+        rows.append(("shuffling", "samplers always stay with the trainer"))
+        text = "## What stayed, and why\n\n" + _table(("where", "why"), rows)
+        warnings = [self._finding(found) for found in self.plan.diagnostics if CODES[found.code].severity != "error"]
+        return "\n".join([text, "", *warnings]) if warnings else text
+
+    def _reason(self, feed: Feed) -> str:
+        for found in self.plan.diagnostics:
+            if found.code == feed.code and found.span is not None and _near(found.span, feed):
+                return _cell(f"{found.code}: {message(found)}. To split it: {hint(found)}")
+        why = "; ".join(feed.why) or CODES[feed.code or "S901"].title
+        return _cell(f"{feed.code}: {why}")
+
+    def _finding(self, found: Diagnostic) -> str:
+        where = "" if found.span is None else f"{self._link(found.span)} "
+        return f"- {where}{found.code}: {_cell(message(found))}. {_cell(hint(found))}."
+
+    def run(self) -> str:
+        trainer, worker = f"{self.stem}_trainer.py", f"{self.stem}_worker.py"
+        settings = "SPLITTER_WORKERS=cpu1:7077,cpu2:7077 SPLITTER_TOKEN_FILE=token"
+        rows = [
+            (f"python {worker} --listen 0.0.0.0:7077 --token-file token", "on each CPU host"),
+            (f"{settings} python {trainer} ARGS", "on the GPU host"),
+            (f"python {trainer} ARGS", "all on one machine"),
+        ]
+        width = max(len(command) for command, _ in rows)
+        commands = "\n".join(f"    {command:{width}}  # {where}" for command, where in rows)
+        again = f"after a change of {self.script}, run `splitter transform {self.script}` again"
+        back = f"Go back: run {self.script}. Written by splitter {splitter.__version__}; {again}."
+        return f"## Run it\n\n{commands}\n\n{back}"
+
+    def _link(self, span: Span) -> str:
+        return f"[{span.path}:{span.line}]({self._target(span.path)}#L{span.line})"
+
+    def _link_fragment(self, fragment: Fragment) -> str:
+        anchor = f"L{fragment.first}" if fragment.first == fragment.last else f"L{fragment.first}-L{fragment.last}"
+        return f"[{fragment}]({self._target(fragment.path)}#{anchor})"
+
+    def _target(self, path: str) -> str:
+        return re.sub(r"[ ()<>]", lambda match: f"%{ord(match[0]):02X}", self.base + path)
+
+
+def _near(span: Span, feed: Feed) -> bool:
+    """Whether a finding is about this feed: it stands in its loader's call or its dataset's construction."""
+    return any(
+        place is not None and span.path == place.path and place.line <= span.line <= place.end_line for place in (feed.loader, feed.origin)
+    )
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [" | ".join(row) for row in (head, *rows)]
+    return "\n".join([f"| {lines[0]} |", "|" + "---|" * len(head), *(f"| {line} |" for line in lines[1:])])
+
+
+def _code(text: str) -> str:
+    """Text as code in a table cell."""
+    ticks = "`" if "`" not in text else "``"
+    return ticks + _cell(text) + ticks
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def _label(text: str) -> str:
+    """Text inside of a quoted Mermaid label."""
+    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 50 else text[:47] + "..."
