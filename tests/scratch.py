@@ -1,0 +1,114 @@
+"""A folder to run commands in, and a look at what they leave behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+FIXTURES = Path(__file__).parent / "fixtures"
+COMMAND_LIMIT_S = 120
+ENDING_LIMIT_S = 10
+SHARED_MEMORY = Path("/dev/shm")
+# What is not part of the script of a fixture.
+AROUND = shutil.ignore_patterns("expected", "__pycache__", "args.txt")
+
+
+def python_environment(**more: str) -> dict[str, str]:
+    """What this process has, without anything that chooses workers; no bytecode is written."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("SPLITTER_")}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8", **more}
+
+
+@dataclass
+class Scratch:
+    """A scratch folder and the commands run in it, each marked so that everything they start can be found again."""
+
+    folder: Path
+    mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    shared_memory_before: frozenset[str] = field(default_factory=lambda: shared_memory_names())
+
+    def copy(self, fixture: str, name: str = "script") -> Path:
+        """A copy of the fixture with its data made, and without what splitter is expected to write."""
+        target = self.folder / name
+        shutil.copytree(FIXTURES / fixture, target, ignore=AROUND)
+        maker = target / "make_data.py"
+        if maker.exists():
+            ended = self.run([sys.executable, maker.name], target)
+            assert ended.returncode == 0, ended.stderr
+            maker.unlink()
+        return target
+
+    def environment(self, **more: str) -> dict[str, str]:
+        return python_environment(SPLITTER_TEST_MARK=self.mark, **more)
+
+    def run(self, command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Raises subprocess.TimeoutExpired when the command hangs; `end` then ends what it started."""
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env=self.environment(**environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=COMMAND_LIMIT_S,
+        )
+
+    def splitter(self, *arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        return self.run([sys.executable, "-m", "splitter", *arguments], folder, **environment)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every living process that a command of this scratch started, however far down."""
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        if process.pid == os.getpid():
+            return False
+        try:
+            marked = process.environ().get("SPLITTER_TEST_MARK") == self.mark
+            return marked or any(str(self.folder) in part for part in process.cmdline())
+        except (psutil.NoSuchProcess, psutil.ZombieProcess, psutil.AccessDenied):
+            return False
+
+    def assert_nothing_left(self) -> None:
+        """No process and no shared memory of this scratch outlives its commands by more than a moment."""
+        _, alive = psutil.wait_procs(self.processes(), timeout=ENDING_LIMIT_S)
+        assert not alive, f"still running: {[(process.pid, process.cmdline()) for process in alive]}"
+        left = {name for name in shared_memory_names() - self.shared_memory_before if not held_by_others(name)}
+        assert not left, f"left in {SHARED_MEMORY}: {sorted(left)}"
+
+    def end(self) -> None:
+        """End what is still there after a failure: by process, each one checked to be ours."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+def shared_memory_names() -> frozenset[str]:
+    return frozenset(entry.name for entry in os.scandir(SHARED_MEMORY)) if SHARED_MEMORY.is_dir() else frozenset()
+
+
+def held_by_others(name: str) -> bool:
+    """Tests run side by side: an entry that is gone by now, or whose maker lives, is another's.
+
+    Called only after every process of ours has ended. torch puts the maker's process id in the name.
+    """
+    if not (SHARED_MEMORY / name).exists():
+        return True
+    return any(psutil.pid_exists(int(part)) for part in name.split("_") if part.isdecimal())
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    """Every file below the folder, by its path, bytecode left out."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }

@@ -1,0 +1,202 @@
+"""Every folder of tests/fixtures is a case: `train.py`, its local modules, and `expected/`, what splitter writes for it.
+
+A folder `refuse_*` is a script that must be left alone; see test_refusals.py. `make_data.py` makes the data of a
+fixture in the scratch copy, `args.txt` holds the script's arguments. `pytest --update` rewrites `expected/`; the review
+is the git diff.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import json
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scratch import COMMAND_LIMIT_S, FIXTURES, Scratch, files_below
+
+SPLIT = sorted(path.parent.name for path in FIXTURES.glob("*/train.py") if not path.parent.name.startswith("refuse_"))
+# One of each kind: files and random draws, shards, streams that live on, the main process, local modules.
+ON_SEVERAL_WORKERS = ["imagenet", "iterable_sharded", "persistent", "workers_zero", "helpers_module"]
+MARK = re.compile(r"# expect: (S\d{3})$", re.MULTILINE)
+GENERATED = ("train_worker.py", "train_trainer.py", "train_split.md", "train_split.json")
+
+
+def arguments_of(fixture: str) -> list[str]:
+    path = FIXTURES / fixture / "args.txt"
+    return shlex.split(path.read_text()) if path.exists() else []
+
+
+def after_dashes(fixture: str) -> list[str]:
+    arguments = arguments_of(fixture)
+    return ["--", *arguments] if arguments else []
+
+
+def transform(scratch: Scratch, fixture: str, folder: Path, hash_seed: str = "0") -> None:
+    ended = scratch.splitter("transform", "train.py", *after_dashes(fixture), folder=folder, PYTHONHASHSEED=hash_seed)
+    assert ended.returncode == 0, ended.stderr
+
+
+def marks(folder: Path) -> set[tuple[str, str, int]]:
+    """(code, path, line) of every finding that the fixture's comments ask for."""
+    return {
+        (match[1], path.relative_to(folder).as_posix(), text.count("\n", 0, match.start()) + 1)
+        for path in folder.rglob("*.py")
+        if "expected" not in path.parts
+        for text in [path.read_text(encoding="utf-8")]
+        for match in MARK.finditer(text)
+    }
+
+
+def errors_of(plan: dict[str, Any]) -> set[tuple[str, str, int]]:
+    """(code, path, line) of every error that a plan holds."""
+    return {(row["code"], row["path"], row["line"]) for row in plan["diagnostics"] if row["severity"] == "error"}
+
+
+def expected_texts(folder: Path, before: dict[str, bytes]) -> dict[str, str]:
+    """What splitter wrote, as it is kept under `expected/`: edited copies of the user's files as diffs."""
+    texts = {}
+    for name, content in files_below(folder).items():
+        if name in before:
+            continue
+        original = "train.py" if name == "train_trainer.py" else name.removeprefix("train_split/")
+        if original in before:
+            texts[name.removesuffix(".py") + ".diff"] = "".join(
+                difflib.unified_diff(
+                    before[original].decode().splitlines(keepends=True),
+                    content.decode().splitlines(keepends=True),
+                    original,
+                    name,
+                )
+            )
+        else:
+            texts[name] = content.decode()
+    return texts
+
+
+@pytest.mark.parametrize("fixture", SPLIT)
+def test_generated_files(fixture: str, scratch: Scratch, update: bool) -> None:
+    folder = scratch.copy(fixture)
+    before = files_below(folder)
+    transform(scratch, fixture, folder, hash_seed="0")
+    after = files_below(folder)
+    assert {name: after[name] for name in before} == before, "the script's own files were changed"
+    assert set(GENERATED) <= set(after)
+    for name in after.keys() - before.keys():
+        assert name in GENERATED or name.startswith("train_split/")
+        if name.endswith(".py"):
+            ast.parse(after[name], name)
+
+    assert errors_of(json.loads(after["train_split.json"])) == marks(FIXTURES / fixture)
+
+    transform(scratch, fixture, folder, hash_seed="12345")
+    assert files_below(folder) == after, "another hash seed, or files that were there already, gave another text"
+
+    texts = expected_texts(folder, before)
+    expected = FIXTURES / fixture / "expected"
+    if update:
+        shutil.rmtree(expected, ignore_errors=True)
+        for name, text in texts.items():
+            (expected / name).parent.mkdir(parents=True, exist_ok=True)
+            (expected / name).write_text(text, encoding="utf-8", newline="")
+    assert expected.is_dir(), "a new fixture: run pytest --update and review what it writes"
+    assert texts == {name: content.decode() for name, content in files_below(expected).items()}
+
+
+@pytest.mark.parametrize("fixture", SPLIT)
+def test_same_output_as_the_script(fixture: str, scratch: Scratch) -> None:
+    script, split = scratch.copy(fixture, "script"), scratch.copy(fixture, "split")
+    arguments = arguments_of(fixture)
+    data = files_below(script).keys()
+    plain = scratch.run([sys.executable, "train.py", *arguments], script)
+    assert plain.returncode == 0, plain.stderr
+
+    transform(scratch, fixture, split)
+    present = files_below(split).keys()
+    trained = scratch.run([sys.executable, "train_trainer.py", *arguments], split)
+    assert (trained.stdout, trained.returncode) == (plain.stdout, plain.returncode), trained.stderr
+    scratch.assert_nothing_left()
+    assert files_below(split).keys() - present == files_below(script).keys() - data, "files were left behind"
+
+
+@pytest.mark.parametrize("fixture", SPLIT)
+def test_verify(fixture: str, scratch: Scratch) -> None:
+    folder = scratch.copy(fixture)
+    verify(scratch, fixture, folder)
+
+
+@pytest.mark.parametrize("workers", ["local:2", "local:3"])
+@pytest.mark.parametrize("fixture", ON_SEVERAL_WORKERS)
+def test_verify_on_several_local_workers(fixture: str, workers: str, scratch: Scratch) -> None:
+    folder = scratch.copy(fixture)
+    verify(scratch, fixture, folder, "--workers", workers)
+
+
+@pytest.mark.parametrize("fixture", ON_SEVERAL_WORKERS)
+def test_two_workers_that_have_only_the_worker_program(fixture: str, scratch: Scratch) -> None:
+    """The workers' folder holds the data, the worker program and local modules; neither script nor trainer."""
+    script, host = scratch.copy(fixture, "script"), scratch.copy(fixture, "host")
+    arguments = arguments_of(fixture)
+    plain = scratch.run([sys.executable, "train.py", *arguments], script)
+    transform(scratch, fixture, script)
+    (host / "train.py").unlink()
+    shutil.copy(script / "train_worker.py", host)
+    token = scratch.folder / "token"
+    token.write_text("a token of the tests\n")
+    token.chmod(0o600)
+
+    with ExitStack() as workers:
+        addresses = [start_worker(scratch, host, token, workers) for _ in range(2)]
+        trained = scratch.run(
+            [sys.executable, "train_trainer.py", *arguments],
+            script,
+            SPLITTER_WORKERS=",".join(addresses),
+            SPLITTER_TOKEN_FILE=str(token),
+        )
+        assert (trained.stdout, trained.returncode) == (plain.stdout, plain.returncode), trained.stderr
+    scratch.assert_nothing_left()
+
+
+def verify(scratch: Scratch, fixture: str, folder: Path, *options: str) -> None:
+    before = files_below(folder)
+    ended = scratch.splitter("verify", "train.py", *options, *after_dashes(fixture), folder=folder)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    scratch.assert_nothing_left()
+    left = files_below(folder).keys() - before.keys()
+    assert not [name for name in left if "train_" in name], "generated files were left behind"
+
+
+def start_worker(scratch: Scratch, folder: Path, token: Path, workers: ExitStack) -> str:
+    """Start a worker on loopback; when `workers` closes it is asked to end, and must."""
+    address = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [sys.executable, "train_worker.py", "--listen", address, "--token-file", str(token)],
+        cwd=folder,
+        env=scratch.environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    workers.callback(end_worker, process)
+    return address
+
+
+def end_worker(process: subprocess.Popen[str]) -> None:
+    process.terminate()
+    _, errors = process.communicate(timeout=COMMAND_LIMIT_S)
+    assert process.returncode == 0, errors
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
