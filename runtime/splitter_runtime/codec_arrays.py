@@ -1,10 +1,9 @@
-"""numpy arrays, scalars and dtypes, and images of Pillow."""
+"""Arrays, scalars and dtypes of numpy; memory is referred to, not copied."""
 
 from __future__ import annotations
 
 import re
 import struct
-import sys
 from functools import lru_cache
 from typing import Any
 
@@ -16,7 +15,6 @@ from .codec_reader import NODES as READ_NODE
 from .codec_reader import Reader, damaged
 from .codec_writer import FAMILIES, Put, Refusal, Region, Writer
 from .codec_writer import NODES as WRITE_NODE
-from .errors import CodecError
 
 _PLAIN = re.compile(r"[<>|=][?bBhHiuflqQLcmMSUV]\d*(\[[0-9a-zA-Z]*\])?")
 _HEAD = struct.Struct("<BBIQ")  # flags, dimensions, segment, offset
@@ -33,7 +31,10 @@ def _shape(dimensions: int) -> struct.Struct:
 
 
 def describe(dtype: np.dtype[Any]) -> Any:
-    """A dtype as plain data: its string, ("sub", base, shape), or ("fields", names, dtypes, offsets, titles, itemsize, aligned)."""
+    """A dtype as plain data.
+
+    Its string, ("sub", base, shape), or ("fields", names, dtypes, offsets, titles, itemsize, aligned, whether of records).
+    """
     if dtype.subdtype is not None:
         base, shape = dtype.subdtype
         return ("sub", describe(base), shape)
@@ -63,8 +64,10 @@ def build(described: Any) -> np.dtype[Any]:
     spec: dict[str, Any] = {"names": list(names), "formats": [build(kind) for kind in kinds], "offsets": list(offsets)}
     if any(title is not None for title in titles):
         spec["titles"] = list(titles)
-    made: np.dtype[Any] = np.dtype({**spec, "itemsize": itemsize}, align=aligned)
-    return np.dtype((np.record, made)) if record else made
+    spec["itemsize"] = itemsize
+    new: Any = np.dtype
+    made = new(spec, align=aligned)
+    return new((np.record, made)) if record else made  # type: ignore[no-any-return]
 
 
 def _put_dtype(w: Writer, dtype: np.dtype[Any]) -> None:
@@ -109,7 +112,7 @@ def _put_array(w: Writer, array: np.ndarray[Any, Any]) -> None:
     low, high = reach(array.shape, array.strides, array.dtype.itemsize)
     address = array.__array_interface__["data"][0] - low
     # the offset is that of the lowest byte; the reader adds what negative strides need
-    region = Region(address, low + high, array, head + 2, address, 1, None)
+    region = Region(address, low + high, array, head + 2, address, array.dtype.alignment, None)
     if low + high - array.nbytes > max(_GAPS, array.nbytes):
         region.compact = lambda: _compact(w.out, head, array)
     w.regions.append(region)
@@ -190,7 +193,8 @@ def _put_subarray(w: Writer, array: np.ndarray[Any, Any]) -> None:
     w.out.append(wire.SUBARRAY)
     if type(array) is np.ma.MaskedArray:
         w.text("masked")
-        w.items((array.data, array.mask, array.fill_value, bool(array.hardmask)))
+        mask = None if array.mask is np.ma.nomask else array.mask
+        w.items((array.data, mask, array.fill_value, bool(array.hardmask)))
     else:
         w.text(next(name for name, cls in _VIEWS.items() if cls is type(array)))
         w.items((array.view(np.ndarray),))
@@ -200,7 +204,11 @@ def _get_subarray(r: Reader, slot: int) -> np.ndarray[Any, Any]:
     name = r.text()
     if name == "masked":
         data, mask, fill, hard = r.items()
-        return np.ma.MaskedArray(data, mask=mask, fill_value=fill, hard_mask=hard)
+        if not isinstance(data, np.ndarray) or not (mask is None or isinstance(mask, np.ndarray)):
+            raise damaged("a masked array without an array")
+        if mask is not None and mask.shape != data.shape:
+            raise damaged("a mask of another shape")
+        return np.ma.MaskedArray(data, mask=np.ma.nomask if mask is None else mask, fill_value=fill, hard_mask=hard)
     (array,) = r.items()
     if not isinstance(array, np.ndarray):
         raise damaged("an array that is none")
@@ -239,58 +247,3 @@ READ_NODE[wire.SUBARRAY] = _get_subarray
 READ_ATOM[wire.DTYPE] = _get_dtype
 READ_ATOM[wire.SCALAR] = _get_scalar
 FAMILIES.append(_array_family)
-
-
-# --- images: mode, size, pixels, palette, and the info that is plain data
-
-_PIXEL_BITS = {
-    "1": 1, "L": 8, "P": 8, "LA": 16, "PA": 16, "La": 16, "RGB": 24, "YCbCr": 24, "LAB": 24, "HSV": 24, "RGBA": 32, "RGBa": 32, "RGBX": 32,
-    "CMYK": 32, "I": 32, "F": 32, "I;16": 16, "I;16L": 16, "I;16B": 16, "I;16N": 16,
-}  # fmt: skip
-
-
-def _put_image(w: Writer, image: Any) -> None:
-    if image.mode not in _PIXEL_BITS:
-        raise Refusal("R107", type="PIL.Image.Image", why=f"mode {image.mode} is not supported")
-    pixels = image.tobytes()  # loads the image, which may change its mode and palette
-    palette = image.palette
-    info: dict[Any, Any] = {}
-    w.out.append(wire.IMAGE)
-    w.items(
-        (
-            image.mode,
-            *image.size,
-            pixels,
-            None if palette is None else (palette.mode, bytes(image.im.getpalette(palette.mode, palette.mode))),
-        )
-    )
-    for key, value in image.info.items():
-        if isinstance(value, (str, bytes, int, float, tuple, type(None))):
-            info[key] = value
-    w.put(info)
-
-
-def _get_image(r: Reader, slot: int) -> Any:
-    module = sys.modules.get("PIL.Image")
-    if module is None:
-        raise CodecError.of("R113", name="PIL.Image.Image")
-    mode, width, height, pixels, palette = r.items()
-    if min(width, height) < 0 or (width * _PIXEL_BITS[mode] + 7) // 8 * height != len(pixels):
-        raise damaged("an image whose pixels do not fit its size")
-    r.take(width * height * 4)
-    image = module.new(mode, (width, height), None) if width and height else module.new(mode, (width, height))
-    if pixels:
-        image.frombytes(pixels)
-    if palette is not None:
-        image.putpalette(palette[1], palette[0])
-    image.info = r.get()
-    return image
-
-
-def _image_family(cls: type) -> tuple[Put, bool] | None:
-    module = sys.modules.get("PIL.Image")
-    return (_put_image, False) if module is not None and issubclass(cls, module.Image) else None
-
-
-READ_NODE[wire.IMAGE] = _get_image
-FAMILIES.append(_image_family)

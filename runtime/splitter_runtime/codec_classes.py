@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import copyreg
 import sys
+import types
+from functools import lru_cache
 from typing import Any
 
 from .errors import CodecError
 
 _MAINS = ("__main__", "__mp_main__")
+HEAP_TYPE = 1 << 9  # flag of classes that a class statement (or an extension, at run time) made
 
 
 def _look_up(module: str, name: str) -> object:
-    """What stands under a name, read from the dictionaries themselves so that no `__getattr__` runs; None when nothing does."""
+    """What stands under a name, or None; read from the dictionaries themselves, so that no `__getattr__` runs."""
     for candidate in _MAINS if module in _MAINS else (module,):
         found: object = sys.modules.get(candidate)
         if found is None:
             continue
         for part in name.split("."):
-            found = vars(found).get(part) if hasattr(type(found), "__dict__") and hasattr(found, "__dict__") else None
+            found = vars(found).get(part) if isinstance(found, (types.ModuleType, type)) else None
         if found is not None:
             return found
     return None
@@ -41,13 +44,19 @@ def resolve(module: str, name: str) -> type:
 def why_not_plain(cls: type, base: type = object) -> str | None:
     """Why instances of `cls` can't be rebuilt with `base.__new__` and their state; None when they can.
 
-    A finaliser would run on state that another process chose; a `__reduce__` of its own says that the state is not all there is.
+    A finaliser would run on state that another process chose; a `__reduce__` of its own says that the state is not all
+    there is.
     """
+    return _why_not_plain(cls, base)
+
+
+@lru_cache(maxsize=4096)
+def _why_not_plain(cls: Any, base: Any) -> str | None:
     if hasattr(cls, "__del__"):
         return "its class has a __del__"
     if base is object and (cls.__reduce_ex__ is not object.__reduce_ex__ or cls.__reduce__ is not object.__reduce__):
         return "its class has a __reduce__ of its own"
-    if not cls.__flags__ & (1 << 9):
+    if not cls.__flags__ & HEAP_TYPE:
         return "it is not a Python class"
     try:
         base.__new__(cls)
@@ -76,7 +85,7 @@ def state_of(value: object) -> dict[Any, Any]:
 
 
 def set_state(value: object, state: dict[Any, Any]) -> None:
-    """Give a new instance its attributes; no `__setattr__` or `__setstate__` runs. CodecError for a slot that isn't there."""
+    """Give a new instance its attributes; no `__setattr__` or `__setstate__` runs. CodecError when it can't have one."""
     names = set(slots(type(value)))
     attributes = _dict_of(value)
     for name, item in state.items():

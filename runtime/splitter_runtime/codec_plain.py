@@ -7,8 +7,8 @@ import datetime
 import decimal
 import fractions
 import pathlib
+import struct
 import sys
-import types
 import uuid
 from array import array
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _PACK_FROM = 8  # shorter lists of numbers are written one by one
 def _put_int(w: Writer, value: int) -> None:
     try:
         raw = wire.I64.pack(value)
-    except wire.struct.error:
+    except struct.error:
         w.out.append(wire.BIGINT)
         w.data(value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
     else:
@@ -176,7 +176,7 @@ def _put_set(w: Writer, values: Any) -> None:
 
 def _put_dict(w: Writer, values: dict[Any, Any]) -> None:
     w.out.append(wire.DICT)
-    w.pairs(values)
+    w.pairs(values.items())
 
 
 def _get_dict(r: Reader, slot: int) -> dict[Any, Any]:
@@ -188,7 +188,7 @@ def _get_dict(r: Reader, slot: int) -> dict[Any, Any]:
 
 def _put_ordered(w: Writer, values: Any) -> None:
     w.out.append(wire.ORDERED if type(values) is collections.OrderedDict else wire.COUNTER)
-    w.pairs(values)
+    w.pairs(values.items())
 
 
 def _get_ordered(r: Reader, slot: int) -> Any:
@@ -208,8 +208,11 @@ def _get_counter(r: Reader, slot: int) -> Any:
 # a default factory is called later, on the other side: only these, which do nothing but make an empty value
 FACTORIES: dict[str, Any] = {
     cls.__name__: cls
-    for cls in (list, dict, set, frozenset, tuple, int, float, complex, bool, str, bytes)
-    + (collections.OrderedDict, collections.Counter, collections.deque)
+    for kinds in (
+        (list, dict, set, frozenset, tuple, int, float, complex, bool, str, bytes),
+        (collections.OrderedDict, collections.Counter, collections.deque),
+    )
+    for cls in kinds
 }
 
 
@@ -229,7 +232,7 @@ def get_factory(r: Reader) -> Any:
 def _put_default(w: Writer, values: collections.defaultdict[Any, Any]) -> None:
     w.out.append(wire.DEFAULT)
     put_factory(w, values)
-    w.pairs(values)
+    w.pairs(values.items())
 
 
 def _get_default(r: Reader, slot: int) -> Any:
@@ -288,11 +291,9 @@ def _zone_info(key: str) -> Any:
     return module.ZoneInfo(key)
 
 
-def _namespace(values: dict[str, Any]) -> types.SimpleNamespace:
-    return types.SimpleNamespace(**values)
-
-
 def _decimal(text: str) -> decimal.Decimal:
+    if type(text) is not str:
+        raise damaged("a decimal that is no text")
     return decimal.Decimal(text)
 
 

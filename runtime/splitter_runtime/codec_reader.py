@@ -36,8 +36,8 @@ class Frame:
         magic, version, order, zero, length, segments = wire.FRAME.unpack_from(header)
         if magic != wire.MAGIC or zero:
             raise damaged("it does not start as a header does")
-        if (version, order) != (wire.FORMAT, wire.LITTLE):
-            raise CodecError.of("R111", theirs=f"{version}.{order}", ours=f"{wire.FORMAT}.{wire.LITTLE}")
+        if (version, order) != (wire.FORMAT, wire.ORDER):
+            raise CodecError.of("R111", theirs=f"{version}.{order}", ours=f"{wire.FORMAT}.{wire.ORDER}")
         if size > limits.max_header:
             raise CodecError.of("R112", what="the header", size=f"{size} bytes", limit=f"{limits.max_header} bytes")
         start = wire.FRAME.size + 8 * segments
@@ -138,7 +138,9 @@ class Reader:
         """Bytes of the tree, or a view of a segment."""
         size = self.u32()
         if size == wire.NO_SEGMENT:
-            return self.segment(self.u32())
+            view = self.segment(self.u32())
+            self.take(view.nbytes)  # the callers copy it, and many may name one segment
+            return view
         end = self.pos + size
         if end > len(self.buf):
             raise damaged("bytes are longer than the header")
@@ -157,9 +159,7 @@ class Reader:
         """Account for memory beside the payload before it is taken."""
         self.spent += nbytes
         if self.spent > self.limits.max_payload:
-            raise CodecError.of(
-                "R112", what="the memory", size=f"{self.spent} bytes", limit=f"{self.limits.max_payload} bytes"
-            )
+            raise CodecError.of("R112", what="the memory", size=f"{self.spent} bytes", limit=f"{self.limits.max_payload} bytes")
 
     def class_ref(self) -> type:
         number = self.u32()

@@ -1,11 +1,12 @@
 """Tensors: exact dtype, shape and strides; memory is referred to, not copied.
 
-On the wire a tensor is dtype, flags, dimensions, segment, offset in it, sizes, strides. What arrives owns the storage of its segment, whichever
-other tensors share it; it is no autograd view.
+On the wire a tensor is dtype, flags, dimensions, segment, offset in it, sizes, strides. What arrives owns the storage of its
+segment, with the other tensors of that segment; it is no autograd view.
 """
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from functools import lru_cache
@@ -26,13 +27,16 @@ from .errors import CodecError
 
 # the number of a dtype on the wire is its place here: append only
 DTYPES = (
-    "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool complex32 complex64 complex128 "
+    "float32 float64 float16 bfloat16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool "
+    "complex32 complex64 complex128 "
     "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2 "
     "qint8 quint8 qint32 quint4x2 quint2x4 bits8 bits16 bits1x8 bits2x4 bits4x2 "
     "int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
 ).split()
 _KNOWN = [getattr(torch, name, None) for name in DTYPES]
 _NUMBER = {dtype: number for number, dtype in enumerate(_KNOWN) if dtype is not None}
+# carries the bits of any dtype of that size through a copy
+_CARRIER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
 _LAYOUTS = ("sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 _FORMATS = ("contiguous_format", "channels_last", "channels_last_3d", "preserve_format")
 
@@ -98,7 +102,7 @@ def _put_strided(w: Writer, tensor: torch.Tensor) -> None:
         itemsize = tensor.dtype.itemsize
         nbytes = reach(sizes, strides) * itemsize
         address = tensor.data_ptr()
-        base = address - tensor.storage_offset() * itemsize
+        base = address - int(tensor.storage_offset()) * itemsize
         region = Region(address, nbytes, tensor, head + 4, base, itemsize, None)
         gaps = nbytes - tensor.numel() * itemsize
         if gaps > _GAPS and 2 * gaps > nbytes and not flags & QUANTIZED:
@@ -123,7 +127,7 @@ def _flags(tensor: torch.Tensor) -> int:
         flags |= CONJ
     if tensor.is_neg():
         flags |= NEG
-    if _HAS_NAMES and tensor.has_names():
+    if _HAS_NAMES and tensor.has_names():  # type: ignore[attr-defined]
         raise Refusal("R103", what="named")
     if tensor.is_nested:
         raise Refusal("R103", what="nested")
@@ -132,14 +136,10 @@ def _flags(tensor: torch.Tensor) -> int:
 
 def _compact(out: bytearray, head: int, tensor: torch.Tensor) -> Region:
     """A dense copy, whose elements are spread again on arrival."""
-    plain = tensor.detach()
-    if plain.is_conj():
-        plain = torch._conj(plain)
-    if plain.is_neg():
-        plain = torch._neg_view(plain)
-    copy = plain.contiguous()
     out[head + _FLAGS_AT] |= COMPACT
-    itemsize = copy.dtype.itemsize
+    itemsize = tensor.dtype.itemsize
+    carrier = torch.empty(0, dtype=_CARRIER[itemsize], device="cpu")
+    copy = carrier.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.size(), tensor.stride()).contiguous()
     return Region(copy.data_ptr(), copy.numel() * itemsize, copy, head + 4, copy.data_ptr(), itemsize, None)
 
 
@@ -182,7 +182,7 @@ def _put_subclass(w: Writer, tensor: torch.Tensor) -> None:
     _check_subclass(cls)
     w.out.append(wire.SUBTENSOR)
     w.class_ref(cls)
-    w.pairs(state_of(tensor), attribute_step)
+    w.pairs(state_of(tensor).items(), attribute_step)
     with torch._C.DisableTorchFunctionSubclass():
         if tensor.layout is not torch.strided:
             raise Refusal("R103", what=f"{tensor.layout} subclass")
@@ -220,40 +220,29 @@ def _get_strided(r: Reader) -> torch.Tensor:
         raise CodecError.of("R116", name=DTYPES[number], library="torch")
     if dimensions and (min(numbers) < 0 or max(numbers) > _MAX):
         raise damaged("a tensor with a negative or huge size")
-    if flags & EMPTY:
-        if 0 not in sizes:
-            raise damaged("an empty tensor that is not empty")
-        tensor = torch.empty_strided(sizes, strides, dtype=_storable(dtype), device="cpu")
-        if flags & QUANTIZED:
-            return _quantized(r, tensor, dtype, sizes, strides, 0)
+    if bool(flags & EMPTY) != (0 in sizes):
+        raise damaged("a tensor that is not as empty as it says")
+    if flags & QUANTIZED:
+        tensor = _quantized(r, dtype, segment, offset, sizes, strides, bool(flags & EMPTY))
+    elif flags & EMPTY:
+        tensor = torch.empty_strided(sizes, strides, dtype=dtype, device="cpu")
+    elif flags & COMPACT:
+        tensor = _spread(r, dtype, segment, sizes, strides)
     else:
-        if 0 in sizes:
-            raise damaged("a tensor that is empty")
-        if flags & QUANTIZED:
-            base = _base(r, segment)
-            start = _elements(r, segment, offset, sizes, strides, dtype.itemsize)
-            return _quantized(r, base, dtype, sizes, strides, start)
-        tensor = (
-            _spread(r, dtype, segment, sizes, strides)
-            if flags & COMPACT
-            else _view(r, dtype, segment, offset, sizes, strides)
-        )
+        tensor = _view(r, dtype, segment, offset, sizes, strides)
+    return _flagged(tensor, flags) if flags & (NEG | CONJ | GRAD) else tensor
+
+
+def _flagged(tensor: torch.Tensor, flags: int) -> torch.Tensor:
     if flags & NEG:
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            raise damaged("a negated tensor of integers")
         tensor = torch._neg_view(tensor)
     if flags & CONJ:
+        if not tensor.is_complex():
+            raise damaged("a conjugate of a tensor that is not complex")
         tensor = torch._conj(tensor)
-    if flags & GRAD:
-        tensor = tensor.requires_grad_()
-    return tensor
-
-
-def _storable(dtype: torch.dtype) -> torch.dtype:
-    """A dtype that plain tensors have, of the same size: quantized ones are made from their integers."""
-    return (
-        {torch.qint8: torch.int8, torch.qint32: torch.int32}.get(dtype, torch.uint8)
-        if str(dtype).startswith("torch.q")
-        else dtype
-    )
+    return tensor.requires_grad_() if flags & GRAD else tensor
 
 
 def _elements(r: Reader, segment: int, offset: int, sizes: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
@@ -273,9 +262,7 @@ def _base(r: Reader, segment: int) -> torch.Tensor:
     return base
 
 
-def _view(
-    r: Reader, dtype: torch.dtype, segment: int, offset: int, sizes: Sequence[int], strides: Sequence[int]
-) -> torch.Tensor:
+def _view(r: Reader, dtype: torch.dtype, segment: int, offset: int, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
     itemsize = dtype.itemsize
     start = _elements(r, segment, offset, sizes, strides, itemsize)
     if segment not in r.bases and dense(sizes, strides):
@@ -283,61 +270,72 @@ def _view(
         if count * itemsize == r.sizes[segment]:
             tensor = torch.frombuffer(r.payload, dtype=dtype, count=count, offset=r.offsets[segment])
             r.bases[segment] = tensor
-            return (
-                tensor if sizes == (count,) else tensor.resize_(sizes)
-            )  # resize_ of as many elements: not a view, no copy
-    storage = _base(r, segment).untyped_storage()
-    return torch.empty(0, dtype=dtype, device="cpu").set_(storage, start, sizes, strides)  # type: ignore[call-overload,no-any-return]
+            # resize_ to as many elements copies nothing and makes no view
+            return tensor if len(sizes) == 1 else tensor.resize_(sizes)
+    return _at(_base(r, segment).untyped_storage(), dtype, start, sizes, strides)
+
+
+def _at(storage: torch.UntypedStorage, dtype: torch.dtype, start: int, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
+    """A tensor over a storage that is no view of another tensor."""
+    empty: Any = torch.empty(0, dtype=dtype, device="cpu")
+    return empty.set_(storage, start, sizes, strides)  # type: ignore[no-any-return]
 
 
 def _spread(r: Reader, dtype: torch.dtype, segment: int, sizes: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
     """A tensor with gaps, from its elements without gaps."""
-    count = 1
-    for size in sizes:
-        count *= size
-    if count * dtype.itemsize != r.sizes[segment]:
+    itemsize = dtype.itemsize
+    count = math.prod(sizes)
+    if count * itemsize != r.sizes[segment]:
         raise damaged("a tensor and its segment differ in size")
-    nbytes = reach(sizes, strides) * dtype.itemsize
+    nbytes = reach(sizes, strides) * itemsize
     r.take(nbytes)
-    source = torch.frombuffer(r.payload, dtype=dtype, count=count, offset=r.offsets[segment])
+    carrier = _CARRIER[itemsize]
+    source = torch.frombuffer(r.payload, dtype=carrier, count=count, offset=r.offsets[segment])
     storage = torch.zeros(nbytes, dtype=torch.uint8, device="cpu").untyped_storage()
-    tensor: torch.Tensor = torch.empty(0, dtype=dtype, device="cpu").set_(storage, 0, sizes, strides)  # type: ignore[call-overload]
-    return tensor.copy_(source.view(sizes))
+    _at(storage, carrier, 0, sizes, strides).copy_(source.view(sizes))
+    return _at(storage, dtype, 0, sizes, strides)
 
 
 def _quantized(
-    r: Reader, base: torch.Tensor, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], start: int
+    r: Reader, dtype: torch.dtype, segment: int, offset: int, sizes: Sequence[int], strides: Sequence[int], empty: bool
 ) -> torch.Tensor:
     parameters = r.get()
-    r.take(_product(sizes) * dtype.itemsize)
+    r.take(math.prod(sizes) * dtype.itemsize)
     if len(parameters) == 2:
         scale, zero = parameters
-        tensor = torch._empty_affine_quantized(sizes, scale=scale, zero_point=zero, dtype=dtype, device="cpu")
+        make: Any = torch._empty_affine_quantized
+        tensor = make(sizes, scale=scale, zero_point=zero, dtype=dtype, device="cpu")
     else:
         scales, zeros, axis = parameters
-        tensor = torch._empty_per_channel_affine_quantized(
-            sizes, scales=scales, zero_points=zeros, axis=axis, dtype=dtype, device="cpu"
-        )
-    return tensor.set_(base.untyped_storage(), start, sizes, strides)  # type: ignore[call-overload,no-any-return]
+        if scales.dim() != 1 or scales.shape != zeros.shape or scales.shape[0] != sizes[axis]:
+            raise damaged("a quantized tensor whose scales do not fit")
+        make = torch._empty_per_channel_affine_quantized
+        tensor = make(sizes, scales=scales, zero_points=zeros, axis=axis, dtype=dtype, device="cpu")
+    if empty:
+        return tensor  # type: ignore[no-any-return]
+    start = _elements(r, segment, offset, sizes, strides, dtype.itemsize)
+    return tensor.set_(_base(r, segment).untyped_storage(), start, sizes, strides)  # type: ignore[no-any-return]
 
 
-def _product(sizes: Sequence[int]) -> int:
-    product = 1
-    for size in sizes:
-        product *= size
-    return product
+def _part(r: Reader, part: Any) -> torch.Tensor:
+    """A tensor inside a sparse one; checking what it points at reads all its elements, so they count as memory."""
+    if type(part) is not torch.Tensor:
+        raise damaged("a sparse tensor whose parts are no tensors")
+    r.take(part.numel() * part.dtype.itemsize)
+    return part
 
 
 def _get_coo(r: Reader, slot: int) -> torch.Tensor:
     shape, grad, coalesced, indices, values = r.items()
-    tensor = torch.sparse_coo_tensor(indices, values, shape, check_invariants=True, is_coalesced=coalesced)
+    tensor = torch.sparse_coo_tensor(_part(r, indices), _part(r, values), shape, check_invariants=True, is_coalesced=coalesced)
     return tensor.requires_grad_() if grad else tensor
 
 
 def _get_compressed(r: Reader, slot: int) -> torch.Tensor:
     shape, grad, layout, outer, inner, values = r.items()
     kind = getattr(torch, _LAYOUTS[layout])
-    tensor = torch.sparse_compressed_tensor(outer, inner, values, shape, layout=kind, check_invariants=True)
+    parts = (_part(r, outer), _part(r, inner), _part(r, values))
+    tensor = torch.sparse_compressed_tensor(*parts, shape, layout=kind, check_invariants=True)
     return tensor.requires_grad_() if grad else tensor
 
 
@@ -369,6 +367,9 @@ FAMILIES.append(_subclass_family)
 # --- what describes tensors
 
 
+_CONSTANTS = frozenset((*DTYPES, *_FORMATS, *_LAYOUTS, "strided", "sparse_coo"))
+
+
 def _put_dtype(w: Writer, dtype: torch.dtype) -> None:
     w.out.append(wire.CONSTANT)
     w.text(str(dtype).removeprefix("torch."))
@@ -376,7 +377,7 @@ def _put_dtype(w: Writer, dtype: torch.dtype) -> None:
 
 def _get_constant(r: Reader) -> Any:
     name = r.text()
-    found = getattr(torch, name, None) if name in DTYPES + [*_FORMATS, *_LAYOUTS, "strided", "sparse_coo"] else None
+    found = getattr(torch, name, None) if name in _CONSTANTS else None
     if found is None:
         raise CodecError.of("R116", name=f"torch.{name}", library="torch")
     return found

@@ -1,7 +1,7 @@
-"""Instances of classes: enum members, named tuples, subclasses of builtin containers, plain instances, registered pytrees.
+"""Instances of classes: enum members, named tuples, subclasses of builtins, plain instances, registered pytrees.
 
-An instance is rebuilt with the `__new__` of its builtin base and its attributes; nothing that the class defines runs, but `__hash__` and `__eq__` of
-keys. Types registered with `torch.utils._pytree` are taken apart and put together by their registration.
+An instance is rebuilt with the `__new__` of its builtin base and its attributes; nothing that the class defines runs, but
+`__hash__` and `__eq__` of keys. Types registered with `torch.utils._pytree` are taken apart and put together by their registration.
 """
 
 from __future__ import annotations
@@ -9,12 +9,13 @@ from __future__ import annotations
 import collections
 import enum
 import types
+from collections.abc import Callable
 from typing import Any
 
 from torch.utils import _pytree as pytree
 
 from . import codec_wire as wire
-from .codec_classes import set_state, state_of, why_not_plain
+from .codec_classes import HEAP_TYPE, set_state, state_of, why_not_plain
 from .codec_plain import fill, get_factory, put_factory
 from .codec_reader import ATOMS as READ_ATOM
 from .codec_reader import NODES as READ_NODE
@@ -24,9 +25,30 @@ from .errors import CodecError
 
 # bases whose content is sent beside the attributes; the more special first, the place is the number on the wire
 _BASES: tuple[type, ...] = (
-    collections.OrderedDict, collections.defaultdict, dict, list, tuple, set, frozenset, collections.deque, str, int, float, bytes,
-)  # fmt: skip
+    collections.OrderedDict,
+    collections.defaultdict,
+    dict,
+    list,
+    tuple,
+    set,
+    frozenset,
+    collections.deque,
+    str,
+    int,
+    float,
+    bytes,
+)
+_ATOMIC = (str, int, float, bytes)
 _MUTABLE = (collections.OrderedDict, collections.defaultdict, dict, list, set, collections.deque)
+
+
+# the plain value of an instance of a subclass, without running its methods
+_PLAIN_OF: dict[type, Callable[[Any], Any]] = {
+    str: lambda value: str.__getitem__(value, slice(None)),
+    int: int.__int__,
+    float: float.__float__,
+    bytes: lambda value: bytes.__getitem__(value, slice(None)),
+}
 
 
 # --- classes and enum members
@@ -91,7 +113,7 @@ def _get_structseq(r: Reader, slot: int) -> Any:
     cls = r.class_ref()
     if not _structseq(cls):
         raise damaged(f"{cls.__qualname__} is not a struct sequence")
-    return cls(r.items())  # type: ignore[call-arg]
+    return cls(r.items())
 
 
 def _put_subclass(w: Writer, value: Any) -> None:
@@ -111,7 +133,7 @@ def _put_subclass(w: Writer, value: Any) -> None:
         w.opened.add(slot)
         _put_content(w, base, value)
         w.opened.discard(slot)
-    w.pairs(state_of(value), attribute_step)
+    w.pairs(state_of(value).items(), attribute_step)
 
 
 def _put_content(w: Writer, base: Any, value: Any) -> None:
@@ -120,15 +142,9 @@ def _put_content(w: Writer, base: Any, value: Any) -> None:
     if base is collections.deque:
         w.put(value.maxlen)
     if issubclass(base, dict):
-        w.pairs(value)
-    elif base in (str, int, float, bytes):
-        w.put(
-            base.__new__(base, value)
-            if base is not str
-            else str.__str__(value)
-            if type(value) is str
-            else "".join((value,))
-        )
+        w.pairs(base.items(value))
+    elif base in _ATOMIC:
+        w.put(_PLAIN_OF[base](value))
     else:
         w.items(list(base.__iter__(value)))
 
@@ -147,7 +163,7 @@ def _get_subclass(r: Reader, slot: int) -> Any:
         value = base.__new__(cls)
         r.memo[slot] = value
         _fill_content(r, base, value)
-    elif base in (str, int, float, bytes):
+    elif base in _ATOMIC:
         content = r.get()
         if type(content) is not base:
             raise damaged(f"{cls.__qualname__} holds no {base.__name__}")
@@ -183,15 +199,16 @@ def _fill_content(r: Reader, base: Any, value: Any) -> None:
 def _put_instance(w: Writer, value: object) -> None:
     w.out.append(wire.INSTANCE)
     w.class_ref(type(value))
-    w.pairs(state_of(value), attribute_step)
+    w.pairs(state_of(value).items(), attribute_step)
 
 
 def _get_instance(r: Reader, slot: int) -> Any:
-    cls = r.class_ref()
+    cls: Any = r.class_ref()
     why = None if cls is types.SimpleNamespace else why_not_plain(cls)
     if why or issubclass(cls, (type, BaseException)):
         raise damaged(f"{cls.__qualname__} can't be received: {why or 'it is no plain class'}")
-    value: Any = types.SimpleNamespace() if cls is types.SimpleNamespace else object.__new__(cls)
+    new: Any = object.__new__
+    value = types.SimpleNamespace() if cls is types.SimpleNamespace else new(cls)
     r.memo[slot] = value
     state: dict[Any, Any] = {}
     r.pairs_into(state.__setitem__)
@@ -243,11 +260,11 @@ def _class_family(cls: type) -> tuple[Put, bool] | None:
 
 
 def _plain(cls: type) -> bool:
-    """Whether instances are their attributes. A class with neither attributes nor slots of its own is one too, when it is Python's."""
+    """Whether instances are nothing but their attributes; Refusal with the reason when a Python class is not."""
     if issubclass(cls, (BaseException, types.ModuleType, types.FunctionType)):
         return False
     why = why_not_plain(cls)
-    if why and cls.__flags__ & (1 << 9) and cls.__module__ != "builtins":
+    if why and cls.__flags__ & HEAP_TYPE and cls.__module__ != "builtins":
         raise Refusal("R107", type=type_name(cls), why=why)
     return why is None
 

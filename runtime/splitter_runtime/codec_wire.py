@@ -2,22 +2,25 @@
 
 A header is
 
-    magic "SPLv" | u8 format | u8 byte order (1 little) | u16 zero | u32 header bytes | u32 segments | u64 bytes of each segment ... | tree
+    magic "SPLv" | u8 format | u8 byte order (1 little) | u16 zero | u32 header bytes | u32 segments
+    | u64 bytes of each segment ... | tree
 
 and the tree is one node. A node is a tag byte and what the tag asks for; numbers are little-endian and unaligned.
-Tags below NODE are values without identity. Tags from NODE on take the next number of the memo when they begin, and REF names such a number, so
-that an object which occurs twice is one object again. Raw memory (tensors, arrays, long bytes) is not in the header: it is a segment of
-the payload, named by its number; segments lie one after another, each padded to 64 bytes.
+Tags below NODE are values without identity. Tags from NODE on take the next number of the memo when they begin, and REF
+names such a number, so that an object which occurs twice is one object again. Raw memory (tensors, arrays, long bytes)
+is not in the header: it is a segment of the payload, named by its number; segments lie one after another, each padded
+to 64 bytes.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 from dataclasses import dataclass
 
 MAGIC = b"SPLv"
 FORMAT = 1
-LITTLE = 1
+ORDER = int(sys.byteorder == "little")
 ALIGN = 64
 INLINE = 4096  # bytes and packed numbers up to this size stay in the header
 NO_SEGMENT = 0xFFFFFFFF
@@ -30,9 +33,7 @@ TENSOR_HEAD = struct.Struct("<BBBxIQ")  # dtype, flags, dimensions, segment, off
 SEGMENT_PLACE = struct.Struct("<IQ")
 
 # without identity
-NONE, TRUE, FALSE, ELLIPSIS, INT, BIGINT, FLOAT, STR, BYTES, REF, BUILT, CLASS, ENUM, CONSTANT, SCALAR, DTYPE, FLAG = (
-    range(17)
-)
+NONE, TRUE, FALSE, ELLIPSIS, INT, BIGINT, FLOAT, STR, BYTES, REF, BUILT, CLASS, ENUM, CONSTANT, SCALAR, DTYPE, FLAG = range(17)
 # with identity
 NODE = 64
 LIST, TUPLE, DICT, SET, FROZENSET, BYTEARRAY, INTS, FLOATS, TUPLE_INTS, TUPLE_FLOATS = range(NODE, NODE + 10)

@@ -1,13 +1,14 @@
 """Walks a value and writes its tree; memory regions are collected and become segments at the end.
 
-Regions are ranges of memory that belong to tensors and arrays. Ranges that overlap become one segment, so tensors that share memory
-share it again on the other side; disjoint views of one storage share a segment too while the hull is at most twice their sum.
+Regions are ranges of memory that belong to tensors and arrays. Ranges that overlap become one segment, so tensors that
+share memory share it again on the other side; disjoint views of one storage share a segment too while the hull is at most
+twice their sum.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, ItemsView
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,7 @@ Put = Callable[["Writer", Any], None]
 
 ATOMS: dict[type, Put] = {}  # values without identity
 NODES: dict[type, Put] = {}  # values with identity; both are filled by the modules of each family
-FAMILIES: list[
-    Callable[[type], tuple[Put, bool] | None]
-] = []  # asked in order for the other types; True: without identity
+FAMILIES: list[Callable[[type], tuple[Put, bool] | None]] = []  # asked in order for the other types; True: without identity
 
 
 def find_writer(cls: type) -> tuple[Put, bool]:
@@ -65,7 +64,8 @@ class _Memory:
 
 def memory(address: int, nbytes: int, owner: object) -> memoryview:
     """Bytes [address, address + nbytes) as a view that keeps `owner` alive."""
-    return memoryview(np.asarray(_Memory(address, nbytes, owner)))
+    view: Any = np.asarray(_Memory(address, nbytes, owner))
+    return memoryview(view)
 
 
 class Region:
@@ -89,9 +89,7 @@ class Region:
         self.place = place  # of the segment number in the tree: u32 segment, u64 offset
         self.base = base  # address of the storage
         self.itemsize = itemsize
-        self.compact = (
-            compact  # makes a dense copy instead, worth it when the range has large gaps and nothing else shares it
-        )
+        self.compact = compact  # makes a dense copy instead, worth it when the range has large gaps and nothing else shares it
 
 
 class Writer:
@@ -172,13 +170,13 @@ class Writer:
             raise
         self.depth -= 1
 
-    def pairs(self, values: dict[Any, Any], step: Callable[[Any], str] | None = None) -> None:
+    def pairs(self, values: ItemsView[Any, Any], step: Callable[[Any], str] | None = None) -> None:
         """A count and that many keys and values, in order."""
         self.count(len(values))
         put = self.put
         key: Any = None
         try:
-            for key, value in dict.items(values):
+            for key, value in values:
                 put(key)
                 put(value)
         except Refusal as refusal:
@@ -215,7 +213,7 @@ class Writer:
         ):
             if size > limit:
                 raise Refusal("R104", what=what, size=f"{size} bytes", limit=f"{limit} bytes")
-        head = wire.FRAME.pack(wire.MAGIC, wire.FORMAT, wire.LITTLE, 0, length, len(segments))
+        head = wire.FRAME.pack(wire.MAGIC, wire.FORMAT, wire.ORDER, 0, length, len(segments))
         table = array("Q", sizes).tobytes()
         return head + table + bytes(self.out), tuple(segments), total
 
@@ -224,11 +222,7 @@ def key_step(key: object) -> str:
     """How a key of a dict is written in the path of an error."""
     if isinstance(key, str):
         return '["' + key.replace("\\", "\\\\").replace('"', '\\"') + '"]'
-    return (
-        f"[{key!r}]"
-        if isinstance(key, (int, float, bool, bytes, tuple)) or key is None
-        else f"[<{type(key).__name__}>]"
-    )
+    return f"[{key!r}]" if isinstance(key, (int, float, bool, bytes, tuple)) or key is None else f"[<{type(key).__name__}>]"
 
 
 def attribute_step(key: object) -> str:
@@ -274,15 +268,14 @@ def span(group: list[Region]) -> int:
 
 
 def place_group(out: bytearray, group: list[Region], segments: list[memoryview]) -> None:
-    """Make one segment of regions that share memory."""
+    """Make one segment of regions that share memory, lowest address first."""
     if len(group) == 1 and group[0].compact is not None:
         group = [group[0].compact()]
-    first = group[0]
-    start = min(region.address for region in group)
+    start = group[0].address
     if any((region.address - start) % region.itemsize for region in group):
         # an overlap of types of different size: their common storage is aligned for all of them
-        start = first.base
-    stray = [region for region in group if (region.address - start) % region.itemsize or region.address < start]
+        start = group[0].base
+    stray = [region for region in group if (region.address - start) % region.itemsize]
     kept = [region for region in group if region not in stray]
     if kept:
         end = max(region.address + region.nbytes for region in kept)

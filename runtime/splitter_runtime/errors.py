@@ -9,10 +9,10 @@
         RemoteError       R5xx  the worker's program failed in a way that has no exception type here
         ConfigError       R6xx  an option or environment variable is wrong
 
-Every message starts with its code and ends with what to do: `R101: batch[0]["x"]: sqlite3.Connection can't be sent. Return ...`.
-`CODES` maps a code to its message (fields in braces) and hint, so that `splitter explain R101` can print them.
-Build one with `CodecError.of("R101", path=..., type=...)`; the constructor itself takes a finished text, so that an exception can be
-rebuilt from its text alone.
+Every message starts with its code and ends with what to do: `R102: batch[0]["x"]: a tensor that ... Call .detach() on it`.
+`CODES` maps a code to its message (fields in braces) and hint, so that `splitter explain R102` can print them.
+Build one with `CodecError.of("R102", path=..., grad_fn=...)`; the constructor itself takes a finished text, so that an
+exception can be rebuilt from its text alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _E = TypeVar("_E", bound="SplitterError")
 CODES: dict[str, tuple[str, str]] = {
     "R101": (
         "{path}: {type} can't be sent",
-        "Return tensors, arrays, plain data, or instances whose state is such data, or register the type with torch.utils._pytree.",
+        "Return tensors, arrays, plain data or instances of it, or register the type with torch.utils._pytree.",
     ),
     "R102": (
         "{path}: a tensor that was computed with gradients (grad_fn={grad_fn}) can't be sent",
