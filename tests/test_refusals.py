@@ -79,11 +79,8 @@ def test_a_folder(scratch: Scratch) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [
-        (LOADER + "def broken(:\n", 4),
-        (LOADER + "   indented = 1\n", 4),
-        ("print 'python 2'\n" + LOADER, 1),
-    ],
+    [(LOADER + "def broken(:\n", 4), (LOADER + "   indented = 1\n", 4), ("print 'python 2'\n" + LOADER, 1)],
+    ids=["syntax", "indent", "python2"],
 )
 def test_not_python(text: str, line: int, scratch: Scratch) -> None:
     (scratch.folder / "train.py").write_text(text)
@@ -92,13 +89,17 @@ def test_not_python(text: str, line: int, scratch: Scratch) -> None:
     assert f"train.py:{line}:" in ended.stderr
 
 
-@pytest.mark.parametrize("content", [b"\x00\x01\x02", b"x = '\xff\xfe'\n", b"\x7fELF\x02\x01\x01" + bytes(64)])
+@pytest.mark.parametrize("content", [b"\x00\x01\x02", b"x = '\xff\xfe'\n", b"\x7fELF" + bytes(64)], ids=["nul", "utf-8", "elf"])
 def test_not_text(content: bytes, scratch: Scratch) -> None:
     (scratch.folder / "train.py").write_bytes(content)
     assert_bad_input(run_on(scratch, "train.py"), "S103")
 
 
-@pytest.mark.parametrize("text", ["", "import torch\nprint(torch.rand(1))\n", "class DataLoader: pass\nDataLoader()\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "import torch\nprint(torch.rand(1))\n", "class DataLoader: pass\nDataLoader()\n"],
+    ids=["empty", "none", "own"],
+)
 def test_no_loader(text: str, scratch: Scratch) -> None:
     (scratch.folder / "train.py").write_text(text)
     assert_bad_input(run_on(scratch, "train.py"), "S104", status=3)
