@@ -49,6 +49,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
         from splitter.read import InputError
 
         try:
+            _check_own(kwargs.get("args"))
             command(*args, **kwargs)
         except InputError as error:
             raise typer.Exit(_bad_input(error, Path(str(kwargs.get("script", ""))))) from None
@@ -60,6 +61,12 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(_internal(error, str(kwargs.get("script", "?")))) from None
 
     return wrapper
+
+
+def _check_own(args: object) -> None:
+    """The script's own arguments stand after `--`; anything else is a slip."""
+    if args and (not isinstance(args, list) or sys.argv[-len(args) - 1 :] != ["--", *args]):
+        raise typer.BadParameter(f"unexpected argument {args[0]!r}; the script's own arguments go after --")
 
 
 def _bad_input(error: InputError, script: Path) -> int:
@@ -152,8 +159,6 @@ def transform(
     if json:
         print(plan_json(plan), end="")
     if not plan.split:
-        if not json and plan.feeds:
-            console.table(plan, str(_folder(script)), sys.stdout)
         raise _nothing_split(plan)
     if diff:
         _print_diff(bundle.diff, coloured)

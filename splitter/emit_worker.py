@@ -257,7 +257,9 @@ Change {script} and run `splitter transform {script}` again.
         if fragment.last > len(grid.lines):
             raise ValueError(f"{fragment} is outside of the file")
         numbers = range(fragment.first, fragment.last + 1)
-        base = next((grid.indent(n) for n in numbers if _is_code(grid.line(n))), "")
+        marked = [n for n in numbers if grid.line(n).strip()]
+        code = [n for n in marked if not grid.line(n).lstrip().startswith("#")]
+        base = grid.indent((code or marked or [fragment.first])[0])
         self.page.add("\n".join(_shifted(grid, n, base, indent) for n in numbers), Place(fragment.path, fragment.first))
 
     def _expression(self, span: Span, indent: str) -> str:
@@ -286,10 +288,6 @@ Change {script} and run `splitter transform {script}` again.
         if lines:
             arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
         self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))
-
-
-def _is_code(line: str) -> bool:
-    return bool(line.strip()) and not line.lstrip().startswith("#")
 
 
 def _shifted(grid: Grid, number: int, base: str, indent: str) -> str:
@@ -336,9 +334,9 @@ def _extent(builder: Builder) -> str:
     for path in paths:
         own = [part for part in parts if part.path == path]
         extents.append(str(Fragment(path, min(part.first for part in own), max(part.last for part in own))))
-    return ", ".join(extents)
+    return _plain(", ".join(extents))
 
 
 def _plain(text: str) -> str:
-    """Text that can stand in a docstring."""
+    """Text that can stand in a docstring or a comment."""
     return re.sub(r'[\\"\x00-\x1f\x7f\ud800-\udfff]', "?", text)
