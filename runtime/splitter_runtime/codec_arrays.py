@@ -112,7 +112,8 @@ def _put_array(w: Writer, array: np.ndarray[Any, Any]) -> None:
     low, high = reach(array.shape, array.strides, array.dtype.itemsize)
     address = array.__array_interface__["data"][0] - low
     # the offset is that of the lowest byte; the reader adds what negative strides need
-    region = Region(address, low + high, array, head + 2, address, array.dtype.alignment, None)
+    alignment = array.dtype.alignment if array.flags.aligned else 1
+    region = Region(address, low + high, array, head + 2, address, alignment, None)
     if low + high - array.nbytes > max(_GAPS, array.nbytes):
         region.compact = lambda: _compact(w.out, head, array)
     w.regions.append(region)
@@ -217,8 +218,9 @@ def _get_subarray(r: Reader, slot: int) -> np.ndarray[Any, Any]:
 
 def _put_scalar(w: Writer, value: np.generic) -> None:
     w.out.append(wire.SCALAR)
-    w.put(describe(value.dtype))
-    w.data(value.tobytes())
+    array = np.asarray(value)  # an empty text has a size only as an array
+    w.put(describe(array.dtype))
+    w.data(array.tobytes())
 
 
 def _get_scalar(r: Reader) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copyreg
+import struct
 import sys
 import types
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import Any
 from .errors import CodecError
 
 _MAINS = ("__main__", "__mp_main__")
+_POINTER = struct.calcsize("P")
 HEAP_TYPE = 1 << 9  # flag of classes that a class statement (or an extension, at run time) made
 
 
@@ -58,10 +60,13 @@ def _why_not_plain(cls: Any, base: Any) -> str | None:
         return "its class has a __reduce__ of its own"
     if not cls.__flags__ & HEAP_TYPE:
         return "it is not a Python class"
+    attributes = bool(cls.__dictoffset__) + bool(cls.__weakrefoffset__) + len(slots(cls))
+    if cls.__basicsize__ > base.__basicsize__ + _POINTER * attributes:
+        return "its memory is laid out by an extension module"
     try:
         base.__new__(cls)
-    except TypeError:
-        return "its memory is laid out by an extension module"
+    except TypeError as error:
+        return str(error)
     return None
 
 

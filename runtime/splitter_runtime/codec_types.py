@@ -153,7 +153,7 @@ def _get_subclass(r: Reader, slot: int) -> Any:
     number = r.buf[r.pos]
     r.pos += 1
     base: Any = _BASES[number]
-    cls = r.class_ref()
+    cls: Any = r.class_ref()
     if not issubclass(cls, base) or cls is base or issubclass(cls, enum.Enum):
         raise damaged(f"{cls.__qualname__} is not a subclass of {base.__name__}")
     why = why_not_plain(cls, base)
