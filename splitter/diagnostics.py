@@ -69,6 +69,8 @@ CODES: dict[str, Rule] = {
                  "put that code under `if __name__ == \"__main__\":` or into a function"),
     "S316": Rule("error", "random setup", "the dataset is built from {name}, whose statement draws random numbers and gives an object that can't be sent",
                  "draw inside the dataset's constructor, or make it a tensor, an array or a list"),
+    "S317": Rule("error", "shared line", "a statement that would be copied to the worker shares line {line} with one that stays",
+                 "write one statement to a line"),
     "S401": Rule("warning", "order of a listing", "{what} lists files in an order that another host may not have", "sort it: sorted({what})"),
     "S901": Rule("error", "internal error", "step {step} failed on {path}: {reason}", "please report it with the script; nothing was written"),
 }

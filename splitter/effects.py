@@ -155,6 +155,8 @@ class Effects:
         """A change of the object that `base` names: of self, of a module global, or of a local."""
         root = base
         while isinstance(root, (ast.Attribute, ast.Subscript, ast.Call)):
+            if isinstance(root, ast.Call) and any(isinstance(t, (Library, Definition)) for t in self.resolver.targets(module, root.func)):
+                return  # a new object, which nobody else holds
             root = root.func if isinstance(root, ast.Call) else root.value
         if not isinstance(root, ast.Name):
             return

@@ -1,0 +1,390 @@
+"""The module level of the worker program: which definitions, imports and globals the moved code needs.
+
+    class Photos(Dataset):               needed by the moved `Photos(root)`:
+        def __getitem__(self, i):            its class, `load` and `SIZE`, and `Image` through load
+            return load(self.paths[i])
+    def load(path): return Image.open(path).resize(SIZE)
+    SIZE = (64, 64)
+
+Names of the script are carried over as text; names of its local modules are imported from there.
+"""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from splitter.effects import Effects, Fact
+from splitter.find import Found
+from splitter.flow import blocks
+from splitter.ir import Diagnostic
+from splitter.kinds import SENDABLE
+from splitter.order import happens_before
+from splitter.read import ENTRY, Module
+from splitter.resolve import Definition, Library, LocalModule, Value
+from splitter.scopes import Binding, Scope, free_names
+
+Phase = Literal["build", "batch"]
+# Facts of a statement that forbid running it a second time, in the worker, and the code that says so.
+FORBIDDING = {"draws": "S316", "reseeds": "S316", "unstable": "S306", "device": "S302", "model": "S301", "gradient": "S307", "unknown": "S305",
+              "writes-global": "S305", "writes-file": "S305", "opens": "S305"}
+
+
+class Refused(Exception):
+    """A slice that can't be made; carries the reason. Never leaves the step `slice`."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.code)
+        self.diagnostic = diagnostic
+
+
+@dataclass(eq=False)
+class Carried:
+    """What has been collected for one builder; several are merged into one worker module."""
+
+    statements: dict[int, tuple[Module, ast.stmt]] = field(default_factory=dict)
+    local_names: set[tuple[str, str]] = field(default_factory=set)
+    environment: dict[str, None] = field(default_factory=dict)
+    globals: set[str] = field(default_factory=set)
+    facts: list[tuple[Phase, Fact]] = field(default_factory=list)
+    modules: set[str] = field(default_factory=set)
+    done: set[tuple[int, str]] = field(default_factory=set)
+    inside: set[int] = field(default_factory=set)
+
+
+class Carrier:
+    """Collects definitions for the moved code at `at` (the origin or the loader call)."""
+
+    def __init__(self, found: Found, effects: Effects, module: Module, at: ast.expr, carried: Carried) -> None:
+        self.found = found
+        self.effects = effects
+        self.module = module
+        self.at = at
+        self.carried = carried
+
+    # -- definitions ---------------------------------------------------------------------------------------------------
+
+    def definition(self, definition: Definition, phase: Phase) -> None:
+        """Take a function or class along, with everything that it needs."""
+        key = (id(definition.node), phase)
+        if key in self.carried.done:
+            return
+        self.carried.done.add(key)
+        self.carried.inside.update(id(node) for node in ast.walk(definition.node))
+        module, node = definition.module, definition.node
+        if isinstance(node, ast.ClassDef):
+            self._class(module, node)
+        else:
+            self.code(module, node, phase)
+
+    def _class(self, module: Module, node: ast.ClassDef) -> None:
+        for stmt in node.body:
+            build = not isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) or stmt.name in ("__init__", "__post_init__", "__new__")
+            self.code(module, stmt, "build" if build else "batch", owner=node)
+        for part in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
+            self.code(module, part, "build")
+
+    def code(self, module: Module, node: ast.AST, phase: Phase, owner: ast.AST | None = None) -> None:
+        """Note the facts of some moved code, and take along every module-level name that it reads."""
+        self.carried.facts += [(phase, fact) for fact in self.effects.of(module, node)]
+        for name in free_names(node, module.names):
+            self.name(module, name, phase)
+
+    def name(self, module: Module, name: ast.Name, phase: Phase) -> None:
+        """A name that moved code reads: only those of a module are handled here."""
+        scope = module.names.scope_of[name].lookup(name.id)
+        if scope is None:
+            self.unbound(module, name)
+        elif scope.kind == "module":
+            self.module_name(module, name, phase)
+
+    def unbound(self, module: Module, name: ast.Name) -> None:
+        """A builtin, or a name that a star import brings."""
+        for star in module.names.top.bindings.get("*", []):
+            target = self.found.resolver.target(module, name)
+            if isinstance(target, (Definition, Value)) or (isinstance(target, Library) and not target.name.startswith("builtins.")):
+                self.statement(module, star)
+
+    # -- module-level names --------------------------------------------------------------------------------------------
+
+    def module_name(self, module: Module, name: ast.Name, phase: Phase) -> None:
+        """Take a name of a module's top level along: import, definition, constant, or a value that the trainer sends."""
+        bindings = [b for b in module.names.top.bindings[name.id] if b.kind != "delete"]
+        for binding in bindings:
+            for target in self.found.resolver.of_binding(module, binding):
+                self._follow(target, phase)
+        key = (id(module), f"{name.id}.{phase}")
+        if key in self.carried.done and not self._is_namespace(module, bindings):
+            return
+        self.carried.done.add(key)
+        if all(binding.kind in ("def", "class", "import") for binding in bindings):
+            for binding in bindings:
+                self.bring(module, binding, name.id)
+                self._decorated(module, binding, phase)
+            return
+        self._variable(module, name, bindings, phase)
+
+    def _follow(self, target: object, phase: Phase) -> None:
+        if isinstance(target, Definition):
+            self.definition(target, phase)
+        elif isinstance(target, LocalModule):
+            self.local_module(target.module)
+        elif isinstance(target, Value) and target.module is not self.module and target.binding.kind != "param":
+            if target.binding.scope.kind == "module" and target.binding.value is not None:
+                self.carried.facts += [("build", fact) for fact in self.effects.of(target.module, target.binding.value)]
+                self._unchanging(target.module, target.binding.name)
+
+    def _decorated(self, module: Module, binding: Binding, phase: Phase) -> None:
+        for decorator in getattr(binding.node, "decorator_list", []):
+            self.code(module, decorator, phase)
+
+    def bring(self, module: Module, binding: Binding, name: str) -> None:
+        """Make a module-level name exist in the worker: by its text, or by an import from the local module that has it."""
+        if module.name != ENTRY:
+            self.carried.local_names.add((module.name, name))
+            self.local_module(module)
+            return
+        self.statement(module, binding)
+
+    def statement(self, module: Module, binding: Binding) -> None:
+        """Carry the whole top-level statement that holds a binding (a `try` or `if` around imports included)."""
+        node: ast.AST = binding.node
+        for up in (node, *module.names.ancestors(node)):
+            if isinstance(up, ast.Module):
+                break
+            node = up
+        if not isinstance(node, ast.stmt) or id(node) in self.carried.statements:
+            return
+        self.carried.statements[id(node)] = (module, node)
+        self.carried.inside.update(id(child) for child in ast.walk(node))
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
+            self.code(module, node, "build")
+        for child in ast.walk(node):
+            if isinstance(child, (ast.Import, ast.ImportFrom)) and module.names.scope_of[child].kind == "module":
+                for target_module in self._imported(module, child):
+                    self.local_module(target_module)
+
+    def _imported(self, module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[Module]:
+        for bindings in module.names.top.bindings.values():
+            for binding in bindings:
+                if binding.node is node and binding.origin is not None:
+                    base = binding.origin.partition(":")[0]
+                    local = self.found.program.modules.get(base)
+                    if local is not None:
+                        yield local
+
+    def local_module(self, module: Module) -> None:
+        """The worker imports this module of the script: that must do nothing but define things."""
+        if module.name in self.carried.modules or module.name == ENTRY:
+            return
+        self.carried.modules.add(module.name)
+        culprit = import_effect(self.effects, module)
+        if culprit is not None:
+            raise Refused(Diagnostic("S315", self.module.span(self.at), (
+                ("name", module.name), ("path", module.file.path), ("line", str(culprit.lineno)))))
+        for bindings in module.names.top.bindings.values():
+            for binding in bindings:
+                for target in self.found.resolver.of_binding(module, binding) if binding.kind == "import" else []:
+                    owner = getattr(target, "module", None)
+                    if isinstance(owner, Module):
+                        self.local_module(owner)
+
+    # -- module-level variables ----------------------------------------------------------------------------------------
+
+    def _is_namespace(self, module: Module, bindings: list[Binding]) -> bool:
+        return any(self.found.kinds.of_binding(module, binding) == "namespace" for binding in bindings)
+
+    def _variable(self, module: Module, name: ast.Name, bindings: list[Binding], phase: Phase) -> None:
+        """A global variable: carried with all the statements that make it, or sent, or refused."""
+        if self._is_namespace(module, bindings):
+            self._namespace(module, name)
+            return
+        writers = list(self.writers(module, name.id))
+        makers = self._makers(module, name.id, bindings, writers)
+        if makers is not None and all(self.forbids(module, stmt, allow=name.id) is None for stmt in makers):
+            for stmt in makers:
+                if module.name == ENTRY:
+                    self.carried.statements.setdefault(id(stmt), (module, stmt))
+                self.carried.inside.update(id(child) for child in ast.walk(stmt))
+                self.code(module, stmt, "build")
+            if module.name != ENTRY:
+                self.bring(module, bindings[0], name.id)
+            return
+        self._late_writers(module, name.id, [*(b.node for b in bindings), *(node for _, node in writers)])
+        kinds = {self.found.kinds.of_binding(module, b) for b in bindings}
+        if module.name == ENTRY and kinds <= SENDABLE:
+            self.carried.environment[name.id] = None
+            self.carried.globals.add(name.id)
+            return
+        reason = next((r for b in bindings if isinstance(b.node, ast.stmt) and (r := self.forbids(module, b.node, allow=name.id))), None)
+        raise Refused(reason or self.not_plain(module, name, kinds))
+
+    def _namespace(self, module: Module, name: ast.Name) -> None:
+        parent = module.names.parent_of.get(name)
+        if module.name != ENTRY or not isinstance(parent, ast.Attribute):
+            raise Refused(Diagnostic("S305", self.module.span(self.at), (("name", f"`{name.id}`"), ("what", "the whole of the parsed arguments"))))
+        self._late_writers(module, f"{name.id}.{parent.attr}", [node for _, node in self.attribute_writers(module, name.id, parent.attr)])
+        self.carried.environment[f"{name.id}.{parent.attr}"] = None
+        self.carried.globals.add(name.id)
+
+    def _makers(self, module: Module, name: str, bindings: list[Binding], writers: list[tuple[Module, ast.AST]]) -> list[ast.stmt] | None:
+        """The top-level statements that together make a global; None when something else changes it too."""
+        makers: dict[int, ast.stmt] = {}
+        for node in [*(b.node for b in bindings), *(node for _, node in writers)]:
+            if id(node) in self.carried.inside and not any(b.node is node for b in bindings):
+                tops = self._registrations(module, node)
+                if tops is None:
+                    continue
+            else:
+                tops = self._registrations(module, node) or []
+                if not tops:
+                    return None
+            for top in tops:
+                makers[id(top)] = top
+        if any(writer_module is not module for writer_module, _ in writers):
+            return None
+        here = module is self.module
+        if any(here and not happens_before(self.found.resolver, module, top, self.module, self.at) for top in makers.values()):
+            return None
+        return sorted(makers.values(), key=lambda stmt: stmt.lineno)
+
+    def _registrations(self, module: Module, node: ast.AST) -> list[ast.stmt] | None:
+        """The top-level statements that run `node`: its own, or (for code in a function) those that call that function."""
+        chain = [node, *module.names.ancestors(node)]
+        function = next((up for up in chain if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None)
+        top = next((up for up, above in zip(chain, chain[1:], strict=False) if isinstance(above, ast.Module)), None)
+        if function is None:
+            guarded = isinstance(top, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(top.test))
+            return [top] if isinstance(top, ast.stmt) and not guarded else None
+        outer = function
+        for up in module.names.ancestors(function):
+            if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                outer = up
+        callers = self.found.resolver.call_sites(outer)
+        if isinstance(outer, ast.Lambda) or not callers:
+            return None
+        found: list[ast.stmt] = []
+        for caller_module, call in callers:
+            if caller_module is not module or module.names.scope_of[call].function().kind != "module":
+                return None
+            above = [call, *module.names.ancestors(call)]
+            found += [up for up, nxt in zip(above, above[1:], strict=False) if isinstance(nxt, ast.Module) and isinstance(up, ast.stmt)]
+        return found
+
+    def writers(self, module: Module, name: str) -> Iterator[tuple[Module, ast.AST]]:
+        """Every place that changes a global other than by binding it at the top level."""
+        for other in self.found.program.modules.values():
+            for node in ast.walk(other.tree):
+                if not isinstance(node, (ast.Call, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+                    continue
+                for fact in self.effects._node(other, node):
+                    if fact.effect == "writes-global" and self._means(other, fact.node, fact.what, module, name):
+                        yield other, fact.node
+            if other is not module:
+                yield from ((other, node) for node in ast.walk(other.tree)
+                            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
+                            and any(isinstance(t, LocalModule) and t.module is module for t in self.found.resolver.targets(other, node.value)))
+
+    def _means(self, other: Module, node: ast.AST, what: str, module: Module, name: str) -> bool:
+        if other is module:
+            scope = other.names.scope_of[node].lookup(what)
+            return what == name and (scope is None or scope.kind == "module")
+        for binding in other.names.top.bindings.get(what, []):
+            for target in self.found.resolver.of_binding(other, binding) if binding.kind == "import" else []:
+                if isinstance(target, Value) and target.module is module and target.binding.name == name:
+                    return True
+        return False
+
+    def attribute_writers(self, module: Module, root: str, attribute: str) -> Iterator[tuple[Module, ast.AST]]:
+        """Stores to `.attribute` of anything that is parsed arguments."""
+        for other, node in self.found.program.walk():
+            if isinstance(node, ast.Attribute) and node.attr == attribute and not isinstance(node.ctx, ast.Load):
+                if isinstance(node.value, ast.Name) and (node.value.id == root or self.found.kinds.of(other, node.value) == "namespace"):
+                    yield other, node
+
+    def _late_writers(self, module: Module, name: str, nodes: list[ast.AST]) -> None:
+        """Refuse when a global that moved code reads later can change after the dataset was made."""
+        for node in nodes:
+            writer_module = next(m for m in self.found.program.modules.values() if node in m.names.parent_of or node is m.tree)
+            if id(node) in self.carried.inside or happens_before(self.found.resolver, writer_module, node, self.module, self.at):
+                continue
+            raise Refused(late(name, writer_module, node))
+
+    def _unchanging(self, module: Module, name: str) -> None:
+        for writer_module, node in self.writers(module, name):
+            if id(node) not in self.carried.inside and not (writer_module is module and self._registrations(module, node)):
+                raise Refused(late(name, writer_module, node))
+
+    # -- statements that would run twice -------------------------------------------------------------------------------
+
+    def forbids(self, module: Module, stmt: ast.AST, allow: str | None = None) -> Diagnostic | None:
+        """Why a statement can't be run a second time in the worker; None when it can."""
+        for fact in self.deep_facts(module, stmt):
+            if fact.effect not in FORBIDDING or fact.makes or (fact.effect == "writes-global" and fact.what == allow):
+                continue
+            code = FORBIDDING[fact.effect]
+            span = self.module.span(self.at)
+            text = module.text(stmt) if isinstance(stmt, ast.expr) else module.text(stmt).split("=")[0].strip()
+            if code in ("S305", "S316"):
+                return Diagnostic(code, span, (("name", f"`{text}`"), ("what", f"made by {fact.what}, which must not run twice,")))
+            return Diagnostic(code, fact.module.span(fact.node), (("what", fact.what),))
+        return None
+
+    def deep_facts(self, module: Module, root: ast.AST, seen: frozenset[int] = frozenset()) -> Iterator[Fact]:
+        """The facts of some code and of the program's own functions and constructors that it calls."""
+        yield from self.effects.of(module, root)
+        for node in ast.walk(root):
+            if isinstance(node, ast.Call):
+                definition = self.found.resolver.definition(module, node.func)
+                if definition is not None and isinstance(definition.node, ast.ClassDef):
+                    definition = self.found.resolver.method(definition, "__init__")
+                if definition is not None and id(definition.node) not in seen and len(seen) < 12:
+                    for fact in self.deep_facts(definition.module, definition.node, seen | {id(definition.node)}):
+                        if fact.effect not in ("writes-self", "in-place"):
+                            yield fact
+
+    def not_plain(self, module: Module, name: ast.AST, kinds: set[str]) -> Diagnostic:
+        """The refusal for a value that can't be sent."""
+        kind = sorted(kinds - SENDABLE)[0] if kinds - SENDABLE else "unknown"
+        if kind in ("model", "parameter"):
+            return Diagnostic("S301", module.span(name), (("what", f"`{module.text(name)}`"),))
+        words = {"unknown": "of a type that can't be told from the script", "object": "a live object", "rng": "a random generator",
+                 "function": "a function", "class": "a class", "loader": "a loader", "namespace": "the whole of the parsed arguments",
+                 "self": "the whole object", "sampler": "a sampler", "module": "a module", "parser": "a parser", "dataset": "another dataset"}
+        return Diagnostic("S305", module.span(name), (("name", f"`{module.text(name)}`"), ("what", words.get(kind, kind))))
+
+
+def late(name: str, module: Module, node: ast.AST) -> Diagnostic:
+    """The refusal for something that is changed after the dataset was made; it points at the change."""
+    return Diagnostic("S311", module.span(node), (("name", f"`{name}`"), ("line", str(getattr(node, "lineno", 0)))))
+
+
+def import_effect(effects: Effects, module: Module) -> ast.stmt | None:
+    """The first statement of a module that does more than define things when it is imported."""
+    pending = list(module.tree.body)
+    while pending:
+        stmt = pending.pop(0)
+        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Pass)):
+            continue
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant):
+            continue
+        if isinstance(stmt, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(stmt.test)):
+            continue
+        if isinstance(stmt, (ast.If, ast.Try)):
+            pending = [inner for block in blocks(stmt) for inner in block] + pending
+            continue
+        heavy = {"draws", "reseeds", "unstable", "device", "model", "unknown", "writes-file", "gradient"}
+        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.ClassDef, ast.For, ast.AugAssign, ast.Expr)):
+            calls = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and not any(
+                fact.effect == "setting" for fact in effects.of(module, stmt))
+            body = [s for s in ast.walk(stmt) if isinstance(s, ast.Call)] if not isinstance(stmt, ast.ClassDef) else []
+            if not calls and not (body and any(f.effect in heavy and not f.makes for f in effects.of(module, stmt))):
+                continue
+        return stmt
+    return None
+
+
+def frame_scope(module: Module, node: ast.AST) -> Scope:
+    """The function (or module) scope whose run evaluates `node`; comprehensions count as part of it."""
+    return module.names.scope_of[node].function()

@@ -1,0 +1,144 @@
+"""The rules that leave a loader alone: each looks at facts and uses, and gives a diagnostic or nothing."""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from splitter.effects import Fact
+from splitter.find import Found, Origin, Site, Tracer
+from splitter.ir import Diagnostic
+from splitter.knowledge import row
+from splitter.read import Module
+from splitter.resolve import Definition, Library
+from splitter.slice import Slicer
+from splitter.uses import Use, changes_after
+
+DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
+FRESH = frozenset("""stack cat tensor as_tensor pad_sequence default_collate concatenate array zeros ones empty full clone FloatTensor LongTensor
+from_numpy Tensor""".split())
+
+
+def worker_counts(site: Site, streams: int | None) -> set[int | None]:
+    """The possible values of num_workers: numbers that the text gives, None for one that it doesn't."""
+    found: set[int | None] = set()
+    for expr in site.options.get("num_workers", ()):
+        found.add(expr.value if isinstance(expr, ast.Constant) and isinstance(expr.value, int) else None)
+    in_call = any(keyword.arg == "num_workers" for keyword in site.call.keywords) or len(site.call.args) > 5
+    if not found:
+        found = {0}
+    elif not in_call:
+        found.add(None)  # given through a dict of keywords, so perhaps not given
+    return {streams} if found == {0} and streams else found
+
+
+def check_facts(found: Found, slicer: Slicer, site: Site, counts: set[int | None], inside: set[int]) -> Diagnostic | None:
+    """The first reason in the moved code itself why it can't move."""
+    codes = {"unstable": "S306", "device": "S302", "model": "S301", "gradient": "S307"}
+    facts = sorted(slicer.carried.facts, key=lambda item: (item[1].module.name, getattr(item[1].node, "lineno", 0)))
+    for _, fact in facts:
+        span = fact.module.span(fact.node)
+        if fact.effect in codes:
+            return Diagnostic(codes[fact.effect], span, (("what", fact.what),))
+        if fact.effect == "unknown" and fact.what in DYNAMIC:
+            return Diagnostic("S305", span, (("name", fact.what), ("what", "code that the script makes while it runs")))
+        if fact.effect == "opens" and counts != {0} and _kept(fact):
+            return Diagnostic("S313", span, (("what", fact.module.text(fact.node)),))
+        if fact.effect == "writes-global" and (line := _read_outside(found, slicer, fact, inside)):
+            return Diagnostic("S314", span, (("name", f"`{fact.what}`"), ("line", str(line))))
+    drawn = sorted({fact.what for phase, fact in slicer.carried.facts
+                    if (fact.effect == "draws" and (phase == "batch" or fact.makes)) or (fact.effect == "reseeds" and phase == "batch")})
+    if drawn and counts == {0}:
+        return Diagnostic("S303", site.module.span(site.call), (("what", ", ".join(drawn)),))
+    return _own_memory(found, slicer, site) if counts & {0, None} else None
+
+
+def _kept(fact: Fact) -> bool:
+    """An open file that is stored in an attribute (not one that a `with` closes)."""
+    statement = fact.module.names.statement(fact.node)
+    return isinstance(statement, ast.Assign) and any(isinstance(target, ast.Attribute) for target in statement.targets)
+
+
+def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) -> int | None:
+    """The line where the trainer reads a global that moved code changes while it builds the dataset or makes batches."""
+    if slicer.carrier._registrations(fact.module, fact.node):
+        return None
+    for module, node in found.program.walk():
+        if isinstance(node, ast.Name) and node.id == fact.what and id(node) not in inside and module is fact.module:
+            scope = module.names.scope_of[node].lookup(node.id)
+            if scope is not None and scope.kind == "module" and isinstance(node.ctx, ast.Load):
+                return node.lineno
+    return None
+
+
+def _own_memory(found: Found, slicer: Slicer, site: Site) -> Diagnostic | None:
+    """S310: with num_workers=0 a batch that was not collated anew is the dataset's own memory, and the loop writes into it."""
+    batch_size = site.option("batch_size")
+    collate = site.option("collate_fn")
+    bare = isinstance(batch_size, ast.Constant) and batch_size.value is None
+    custom = collate is not None and not (isinstance(collate, ast.Constant) and collate.value is None) and not _makes_new(found, site.module, collate)
+    if not bare and not custom:
+        return None
+    for module, node in batch_changes(found, site):
+        return Diagnostic("S310", module.span(node), (("what", f"`{module.text(module.names.statement(node))}`"),))
+    return None
+
+
+def _makes_new(found: Found, module: Module, collate: ast.expr) -> bool:
+    definition = found.resolver.definition(module, collate)
+    body: ast.AST = definition.node if definition else collate
+    return any(isinstance(n, ast.Call) and (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) in FRESH for n in ast.walk(body))
+
+
+def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
+    """Places where a loop over this loader changes its batch in place."""
+    tracer = Tracer(found.resolver, found.kinds, {id(s.call): s for s in found.sites})
+    for module, node in found.program.walk():
+        if not isinstance(node, (ast.For, ast.AsyncFor)):
+            continue
+        sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))]
+        if not any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
+            continue
+        for target in ast.walk(node.target):
+            if isinstance(target, ast.Name):
+                for use_module, use in changes_after(found, module, target):
+                    if any(up is node for up in use_module.names.ancestors(use)):
+                        yield use_module, use
+
+
+def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic | None:
+    """What the trainer does with the dataset, and can't do with a handle or a replica."""
+    for use in uses:
+        if use.kind == "change":
+            return Diagnostic("S304", use.module.span(use.node), (("what", use.what),))
+    needs = [use for use in uses if use.kind == "object"]
+    if not needs:
+        return None
+    changing = [use for use in uses if use.kind in ("call", "write")]
+    state = zero and any(fact.effect in ("writes-self", "writes-global", "in-place") and phase == "batch" for phase, fact in slicer.carried.facts)
+    if changing or state:
+        use = changing[0] if changing else needs[0]
+        return Diagnostic("S304", use.module.span(use.node), (("what", use.what),))
+    return None
+
+
+def residence(uses: tuple[Use, ...]) -> str:
+    """moved, unless the trainer needs the object itself."""
+    return "replicated" if any(use.kind == "object" for use in uses) else "moved"
+
+
+def stateless(found: Found, slicer: Slicer | None, origin: Origin | None) -> bool | None:
+    """Whether batches depend on their indices alone: True when shown, False when the code keeps state, None when it can't be told."""
+    if slicer is None:
+        return True
+    facts = [fact for phase, fact in slicer.carried.facts if phase == "batch"]
+    if any(fact.effect in ("writes-self", "writes-global") for fact in facts):
+        return False
+    if any(fact.effect in ("in-place", "unknown", "reseeds", "opens") for fact in facts) or any(fact.effect == "opens" for _, fact in slicer.carried.facts):
+        return None
+    if origin is not None:
+        for target in found.resolver.targets(origin.module, origin.expr.func) if isinstance(origin.expr, ast.Call) else ():
+            if isinstance(target, Library) and "unknown" in row(target.name).effects:
+                return None
+            if isinstance(target, Definition) and any(name.endswith("IterableDataset") for name in found.resolver.ancestry(target)[0]):
+                return None
+    return True

@@ -1,0 +1,306 @@
+"""Step `slice`: the statements, definitions and values that one moved expression needs.
+
+    root = os.path.join(args.data, "train")      body:         this line, since it only computes
+    flip = Compose([Flip(args.p)])                             and this one
+    data = Photos(root, flip)                    environment:  args.data, args.p
+                                                 definitions:  class Photos
+
+A local statement that can be run twice is copied; a plain value that can't be copied is sent; a dataset becomes a reference to its
+handle; anything else refuses the slice.
+"""
+from __future__ import annotations
+
+import ast
+
+from splitter.carry import Carried, Carrier, Phase, Refused, frame_scope, late
+from splitter.effects import Effects
+from splitter.find import Found
+from splitter.flow import bindings_in, blocks, reaching
+from splitter.ir import Diagnostic
+from splitter.kinds import SENDABLE
+from splitter.order import happens_before
+from splitter.read import Module
+from splitter.resolve import Definition, Value
+from splitter.scopes import Binding, Scope, free_names
+from splitter.uses import changes_after
+
+
+class Slicer:
+    """Slices for one builder: call `expression` for each moved expression, then read `carried` and `body`."""
+
+    def __init__(self, found: Found, effects: Effects, module: Module, at: ast.expr, handles: frozenset[int]) -> None:
+        self.found = found
+        self.module = module
+        self.at = at
+        self.handles = handles
+        self.carried = Carried()
+        self.carrier = Carrier(found, effects, module, at, self.carried)
+        self.effects = effects
+        self.body: dict[int, ast.stmt] = {}
+        self.references: set[int] = set()
+
+    def expression(self, module: Module, expr: ast.AST, phase: Phase) -> None:
+        """Take along what an expression needs. `phase` says when its own code runs."""
+        self.carried.inside.update(id(node) for node in ast.walk(expr))
+        for node in ast.walk(expr):
+            inner = isinstance(module.names.parent_of.get(node), ast.Lambda) or phase == "batch"
+            if isinstance(node, ast.Name) or node is expr:
+                continue
+            self.carried.facts += [("batch" if inner else "build", fact) for fact in self.effects._node(module, node)]
+        if isinstance(expr, ast.Name):
+            self.carried.facts += [(phase, fact) for fact in self.effects._node(module, expr)]
+        elif isinstance(expr, ast.AST):
+            self.carried.facts += [(phase if not isinstance(expr, ast.Lambda) else "batch", fact) for fact in self.effects._node(module, expr)]
+        for name in free_names(expr, module.names):
+            self.name(module, name, self._phase(module, name, phase))
+
+    def _phase(self, module: Module, name: ast.Name, phase: Phase) -> Phase:
+        """A function that is called while building runs then; one that is handed over runs with the batches."""
+        parent = module.names.parent_of.get(name)
+        called = isinstance(parent, ast.Call) and parent.func is name
+        inside_lambda = any(isinstance(up, ast.Lambda) for up in module.names.ancestors(name) if id(up) in self.carried.inside)
+        return "build" if called and not inside_lambda and phase == "build" else "batch"
+
+    def name(self, module: Module, name: ast.Name, phase: Phase) -> None:
+        """One free name of moved code."""
+        scope = module.names.scope_of[name].lookup(name.id)
+        if scope is None:
+            self.carrier.unbound(module, name)
+            return
+        if scope.kind == "module" and not self._local_here(module, name, scope):
+            self.carrier.module_name(module, name, phase)
+            return
+        bindings = self._bindings(module, name, scope)
+        if all(binding.kind in ("import", "def", "class") for binding in bindings):
+            for binding in bindings:
+                self._definition(module, binding, phase)
+            return
+        self._variable(module, name, bindings, scope, phase)
+
+    def _local_here(self, module: Module, name: ast.Name, scope: Scope) -> bool:
+        """A module-level variable is treated like a local one when the moved expression itself stands at module level."""
+        if module is not self.module or frame_scope(module, self.at).kind != "module":
+            return False
+        kinds = {b.kind for b in scope.bindings[name.id]}
+        return not kinds <= {"import", "def", "class"} and frame_scope(module, name).kind == "module"
+
+    def _bindings(self, module: Module, name: ast.Name, scope: Scope) -> list[Binding]:
+        """The bindings that a name may have; names that a closure reads late must not change after the moved expression."""
+        frame = frame_scope(module, name)
+        if frame is scope or module.names.scope_of[name] is scope:
+            return reaching(name, name.id, module.names, scope)
+        everything = [b for b in scope.bindings[name.id] if b.kind != "delete"]
+        if len(everything) > 1 and frame_scope(module, self.at) is scope:
+            now = reaching(self.at, name.id, module.names, scope)
+            changed = [b for b in everything if b not in now and not happens_before(self.found.resolver, module, b.node, module, self.at)]
+            if changed:
+                raise Refused(late(name.id, module, changed[0].node))
+            return now
+        return everything
+
+    def _definition(self, module: Module, binding: Binding, phase: Phase) -> None:
+        """A function, class or import inside the function where the moved expression stands."""
+        node = binding.node
+        if not isinstance(node, ast.stmt) or id(node) in self.body:
+            return
+        self._add(module, node)
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            for target in self.found.resolver.of_binding(module, binding):
+                owner = getattr(target, "module", None)
+                if isinstance(owner, Module):
+                    self.carrier.local_module(owner)
+                if isinstance(target, Definition):
+                    self.carrier.definition(target, phase)
+            return
+        self.carried.inside.update(id(child) for child in ast.walk(node))
+        if isinstance(node, ast.ClassDef):
+            for stmt in node.body:
+                build = not isinstance(stmt, ast.FunctionDef) or stmt.name == "__init__"
+                self.carried.facts += [("build" if build else "batch", fact) for fact in self.effects.of(module, stmt)]
+        else:
+            self.carried.facts += [(phase, fact) for fact in self.effects.of(module, node)]
+        for name in free_names(node, module.names):
+            if name.id != binding.name:
+                self.name(module, name, "batch" if isinstance(node, ast.ClassDef) else phase)
+
+    def _variable(self, module: Module, name: ast.Name, bindings: list[Binding], scope: Scope, phase: Phase) -> None:
+        owner = self.found.resolver.module(scope)
+        kinds = {self.found.kinds.of_binding(owner, binding) for binding in bindings}
+        statements = self._copyable(module, name, bindings, scope)
+        if kinds & {"namespace", "self"} or (not statements and self._chain(module, name) and not kinds <= SENDABLE | {"dataset", "model", "parameter"}):
+            self._attributes(module, name, kinds, phase)
+        elif kinds == {"dataset"} or id(name) in self.references:
+            self._reference(module, name)
+        elif isinstance(statements, list):
+            for stmt in statements:
+                self._add(module, stmt)
+                self.carried.inside.update(id(child) for child in ast.walk(stmt))
+            for stmt in statements:
+                self.expression(module, stmt, "build")
+            self._unchanged_after(module, name, kinds)
+        elif kinds <= SENDABLE or (kinds == {"unknown"} and all(binding.kind == "param" for binding in bindings)):
+            self._send(module, name)
+            self._unchanged_after(module, name, kinds)
+        else:
+            reason = next((r for b in bindings if isinstance(b.node, ast.stmt) and b.value is not None
+                           and (r := self.carrier.forbids(module, b.node, allow=name.id))), None)
+            if reason is not None and reason.code in ("S305", "S316") and kinds & {"model", "parameter"}:
+                reason = None
+            raise Refused(reason or self.carrier.not_plain(module, name, kinds))
+
+    def _chain(self, module: Module, name: ast.Name) -> bool:
+        return isinstance(module.names.parent_of.get(name), ast.Attribute)
+
+    def _copyable(self, module: Module, name: ast.Name, bindings: list[Binding], scope: Scope) -> list[ast.stmt] | None:
+        """The statements that make a local variable, when all of them may run again in the worker."""
+        here = frame_scope(module, self.at)
+        if scope is not here or any(binding.kind not in ("assign", "augment") for binding in bindings):
+            return None
+        enclosing = {id(block_stmt) for up in [self.at, *module.names.ancestors(self.at)] for block in blocks(up) for block_stmt in block}
+        wanted: dict[int, ast.stmt] = {}
+        nodes = [b.node for b in bindings]
+        nodes += [use for _, use in changes_after(self.found, module, name) if (use.lineno, use.col_offset) < (self.at.lineno, self.at.col_offset)]  # type: ignore[attr-defined]
+        for node in nodes:
+            stmt = next((up for up in (node, *module.names.ancestors(node)) if id(up) in enclosing), None)
+            if not isinstance(stmt, ast.stmt) or any(child is self.at for child in ast.walk(stmt)):
+                return None
+            wanted[id(stmt)] = stmt
+        for stmt in wanted.values():
+            if self.carrier.forbids(module, stmt, allow=name.id) is not None or _jumps(stmt):
+                return None
+            for other, inner in self._stored(module, stmt, scope):
+                if other != name.id and other in self.carried.environment:
+                    return None
+                del inner
+        return sorted(wanted.values(), key=lambda s: s.lineno)
+
+    @staticmethod
+    def _stored(module: Module, stmt: ast.stmt, scope: Scope) -> list[tuple[str, Binding]]:
+        return [(name, binding) for name in scope.bindings for binding in bindings_in(stmt, name, scope, module.names)]
+
+    def _attributes(self, module: Module, name: ast.Name, kinds: set[str], phase: Phase) -> None:
+        """`args.data`: send the attribute, not the whole; `f(args)`: the attributes that f reads."""
+        parent = module.names.parent_of.get(name)
+        chains: list[str] | None = None
+        if isinstance(parent, ast.Attribute):
+            chains = [self._longest(module, name)]
+            kind = self.found.kinds.of(module, parent)
+            if kind in ("model", "parameter", "object", "rng", "dataset", "function", "class"):
+                raise Refused(self.carrier.not_plain(module, parent, {kind}))
+        elif isinstance(parent, (ast.Call, ast.keyword)):
+            call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
+            if isinstance(call, ast.Call):
+                used = self._read_by(module, call, name, 0)
+                chains = None if used is None else [f"{name.id}.{attr}" for attr in sorted(used)]
+        if chains is None:
+            raise Refused(self.carrier.not_plain(module, name, kinds))
+        for chain in chains:
+            attribute = chain.split(".")[1]
+            if "namespace" in kinds:
+                nodes = [node for _, node in self.carrier.attribute_writers(module, name.id, attribute)]
+                between = [n for n in nodes if n in module.names.parent_of and frame_scope(module, n) is frame_scope(module, self.at)
+                           and (name.lineno, name.col_offset) < (n.lineno, n.col_offset) < (self.at.lineno, self.at.col_offset)]  # type: ignore[attr-defined]
+                if between:
+                    raise Refused(late(chain, module, between[0]))
+            self.carried.environment[chain] = None
+
+    def _longest(self, module: Module, name: ast.Name) -> str:
+        """`cfg.data.path` of `cfg.data.path.lower()`: the attributes up to a call of a method."""
+        parts = [name.id]
+        node: ast.AST = name
+        while isinstance(up := module.names.parent_of.get(node), ast.Attribute):
+            above = module.names.parent_of.get(up)
+            if isinstance(above, ast.Call) and above.func is up and len(parts) > 1:
+                break
+            parts.append(up.attr)
+            node = up
+            if self.found.kinds.of(module, up) in SENDABLE:
+                break
+        return ".".join(parts)
+
+    def _read_by(self, module: Module, call: ast.Call, arg: ast.expr, depth: int) -> set[str] | None:
+        """The attributes of an argument that the called function reads; None when it does anything else with it."""
+        definition = self.found.resolver.definition(module, call.func)
+        if definition is None or depth > 5:
+            return None
+        node = definition.node
+        bound = isinstance(node, ast.ClassDef)
+        if isinstance(node, ast.ClassDef):
+            init = self.found.resolver.method(definition, "__init__")
+            if init is None:
+                return None
+            definition, node = init, init.node
+        if isinstance(node, ast.ClassDef):
+            return None
+        names = [a.arg for a in node.args.args][1 if bound else 0:]
+        keyword = next((k.arg for k in call.keywords if k.value is arg), None)
+        parameter = keyword or (names[call.args.index(arg)] if arg in call.args and call.args.index(arg) < len(names) else None)
+        inner = definition.module
+        scope = inner.names.inner[node]
+        found: set[str] = set()
+        for use in ast.walk(node):
+            if not (isinstance(use, ast.Name) and use.id == parameter and inner.names.scope_of[use].lookup(use.id) is scope):
+                continue
+            parent = inner.names.parent_of[use]
+            if isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load):
+                found.add(parent.attr)
+            elif isinstance(parent, (ast.Call, ast.keyword)):
+                outer = inner.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
+                deeper = self._read_by(inner, outer, use, depth + 1) if isinstance(outer, ast.Call) else None
+                if deeper is None:
+                    return None
+                found |= deeper
+            else:
+                return None
+        return found
+
+    def _reference(self, module: Module, name: ast.Name) -> None:
+        """Another dataset: on the trainer it is a handle (or a replica), which may be sent."""
+        from splitter.find import Origin, Tracer
+
+        tracer = Tracer(self.found.resolver, self.found.kinds, {id(site.call): site for site in self.found.sites})
+        origins = list(tracer.trace(module, name, frozenset(), ()))
+        if not origins or not all(isinstance(origin, Origin) and id(origin.expr) in self.handles for origin in origins):
+            raise Refused(self.carrier.not_plain(module, name, {"dataset"}))
+        self._send(module, name)
+
+    def _send(self, module: Module, name: ast.Name) -> None:
+        for binding in reaching(name, name.id, module.names):
+            for fact in self.effects.of(self.found.resolver.module(binding.scope), binding.value) if binding.value is not None else ():
+                if fact.effect in ("gradient", "model"):
+                    raise Refused(Diagnostic("S307", module.span(name), (("what", f"`{name.id}`"),)))
+        now = reaching(self.at, name.id, module.names, module.names.scope_of[name].lookup(name.id))
+        then = self._bindings(module, name, module.names.scope_of[name].lookup(name.id))  # type: ignore[arg-type]
+        if set(map(id, now)) != set(map(id, then)):
+            raise Refused(late(name.id, module, (now or then)[-1].node))
+        self.carried.environment[name.id] = None
+
+    def _unchanged_after(self, module: Module, name: ast.Name, kinds: set[str]) -> None:
+        """The object stays with the dataset: the trainer must not change it any more."""
+        if kinds == {"plain"} and not self._container(module, name):
+            return
+        for use_module, use in changes_after(self.found, module, name):
+            if id(use) in self.carried.inside or happens_before(self.found.resolver, use_module, use, module, self.at):
+                continue
+            statement = use_module.names.statement(use)
+            raise Refused(Diagnostic("S304", use_module.span(use), (("what", f"`{use_module.text(statement)}`"),)))
+
+    def _container(self, module: Module, name: ast.Name) -> bool:
+        scope = module.names.scope_of[name].lookup(name.id)
+        return scope is None or any(not isinstance(b.value, ast.Constant) for b in scope.bindings[name.id])
+
+    def _add(self, module: Module, stmt: ast.stmt) -> None:
+        """Copy whole lines; a statement that shares its line with another one is taken with it or not at all."""
+        self.body[id(stmt)] = stmt
+        del module
+
+
+def _jumps(stmt: ast.stmt) -> bool:
+    """A statement that may leave the block: it can't be copied on its own."""
+    return any(isinstance(node, (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await)) for node in ast.walk(stmt)
+               if not isinstance(stmt, (ast.FunctionDef, ast.ClassDef)))
+
+
+def targets_of(found: Found, module: Module, expr: ast.expr) -> list[Value | Definition]:
+    """The program's own things that an expression refers to."""
+    return [t for t in found.resolver.targets(module, expr) if isinstance(t, (Value, Definition))]

@@ -1,0 +1,396 @@
+"""What the trainer does with a dataset after it was made.
+
+    data = Photos(dir)            the dataset flows into `data`
+    n = len(data)                 length           can be asked of a worker
+    data.set_epoch(3)             call             can be sent
+    show(data.transform)          object           the trainer needs the object itself
+    data.samples.append(x)        change           can't be sent: S304
+
+The flow goes forward: through variables, containers, attributes, parameters and results of the program's own functions.
+"""
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from splitter.find import Found, Site
+from splitter.flow import reaching
+from splitter.kinds import SENDABLE
+from splitter.knowledge import MUTATORS, WRAPPERS, row
+from splitter.read import Module
+from splitter.resolve import Definition, Library
+from splitter.scopes import Scope
+
+UseKind = Literal["loader", "length", "index", "iterate", "read", "call", "write", "wrap", "sampler", "object", "change"]
+# Attributes of library datasets that are plain data, by torchvision's documentation.
+PLAIN_ATTRIBUTES = frozenset("classes class_to_idx samples targets imgs labels data root num_classes train split".split())
+LOOKING = frozenset(f"builtins.{name}" for name in ("len", "iter", "enumerate", "zip", "list", "tuple", "reversed", "next", "bool", "map")) | {
+    "tqdm.tqdm", "tqdm.auto.tqdm"}
+INERT = frozenset({"builtins.id"})
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """One thing that the program does with a dataset. `site` is set for loaders."""
+
+    kind: UseKind
+    module: Module
+    node: ast.AST
+    what: str
+    site: Site | None = None
+
+
+@dataclass(eq=False)
+class _Walk:
+    """One forward walk from an expression; `done` stops loops."""
+
+    found: Found
+    skip: frozenset[int]
+    uses: list[Use] = field(default_factory=list)
+    done: set[tuple[int, str]] = field(default_factory=set)
+
+    def add(self, kind: UseKind, module: Module, node: ast.AST, site: Site | None = None) -> None:
+        self.uses.append(Use(kind, module, node, f"`{module.text(module.names.statement(node) if kind == 'change' else node)}`", site))
+
+    def dataset(self, module: Module, expr: ast.expr) -> None:
+        """Follow the value of `expr`, which is the dataset."""
+        if (id(expr), "dataset") in self.done:
+            return
+        self.done.add((id(expr), "dataset"))
+        parent = module.names.parent_of[expr]
+        match parent:
+            case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
+                targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+                for target in targets:
+                    self._target(module, target, "dataset")
+                if isinstance(parent, ast.NamedExpr):
+                    self.dataset(module, parent)
+            case ast.IfExp() | ast.BoolOp() if not (isinstance(parent, ast.IfExp) and parent.test is expr):
+                self.dataset(module, parent)
+            case ast.BinOp(op=ast.Add()):
+                self.add("wrap", module, parent)
+                self.dataset(module, parent)
+            case ast.keyword() | ast.Call():
+                call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
+                self._argument(module, call, expr)
+            case ast.Starred():
+                self.add("object", module, parent)
+            case ast.Attribute():
+                self._attribute(module, parent)
+            case ast.Subscript() if parent.value is expr:
+                self.add("index" if isinstance(parent.ctx, ast.Load) else "change", module, parent)
+            case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is expr:
+                self.add("iterate", module, expr)
+            case ast.Return():
+                self._returned(module, parent, "dataset", ())
+            case ast.Yield():
+                self.add("object", module, expr)
+            case ast.Lambda():
+                for site_module, call in self.found.resolver.call_sites(parent):
+                    self.dataset(site_module, call)
+            case ast.Tuple() | ast.List() | ast.Dict() | ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.Set():
+                self._contained(module, parent, expr)
+            case ast.FormattedValue() | ast.JoinedStr() | ast.YieldFrom():
+                self.add("object", module, expr)
+            case ast.Compare() | ast.If() | ast.While() | ast.Assert() | ast.UnaryOp() | ast.Expr() | ast.IfExp() | ast.Delete():
+                pass
+            case _:
+                self.add("object", module, expr)
+
+    def container(self, module: Module, expr: ast.expr, path: tuple[int, ...]) -> None:
+        """Follow a list, tuple or dict that holds the dataset (at place `path[0]`, when that is known)."""
+        if (id(expr), f"container{path}") in self.done:
+            return
+        self.done.add((id(expr), f"container{path}"))
+        parent = module.names.parent_of[expr]
+        match parent:
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    if isinstance(target, (ast.Tuple, ast.List)):
+                        for part in target.elts[path[0]:path[0] + 1] if path and path[0] >= 0 else target.elts:
+                            self._target(module, part, "dataset")
+                    else:
+                        self._target(module, target, "container", path)
+            case ast.Subscript(slice=key) if parent.value is expr:
+                if not path or not isinstance(key, ast.Constant) or not isinstance(key.value, int) or key.value == path[0]:
+                    self.dataset(module, parent)
+            case ast.Attribute(attr="items" | "values" | "get"):
+                call = module.names.parent_of[parent]
+                if isinstance(call, ast.Call):
+                    self.container(module, call, ())
+            case ast.For() | ast.comprehension():
+                for name in ast.walk(parent.target):
+                    if isinstance(name, ast.Name):
+                        self._loads(module, name, "dataset", ())
+            case ast.Return():
+                self._returned(module, parent, "container", path)
+            case ast.Call() | ast.keyword():
+                call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
+                name = self.found.resolver.library(module, call.func) if isinstance(call, ast.Call) else None
+                if name in WRAPPERS:
+                    self.add("wrap", module, call)
+                    self.dataset(module, call)
+                elif isinstance(call, ast.Call) and name is not None and row(name).gives == "argument":
+                    self.container(module, call, ())
+                elif isinstance(call, ast.Call):
+                    self._parameters(module, call, expr, "container", path)
+            case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.IfExp():
+                self.container(module, parent, ())
+
+    def loader(self, module: Module, expr: ast.expr) -> None:
+        """Follow a loader, for what is done to `loader.dataset` and its other attributes."""
+        if (id(expr), "loader") in self.done:
+            return
+        self.done.add((id(expr), "loader"))
+        parent = module.names.parent_of[expr]
+        match parent:
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    self._target(module, target, "loader")
+            case ast.Attribute(attr="dataset"):
+                if isinstance(parent.ctx, ast.Load):
+                    self.dataset(module, parent)
+                else:
+                    self.add("change", module, parent)
+            case ast.Attribute(attr="collate_fn" | "worker_init_fn" | "num_workers") if not isinstance(parent.ctx, ast.Load):
+                self.add("change", module, parent)
+            case ast.Return():
+                self._returned(module, parent, "loader", ())
+            case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp():
+                self._contained(module, parent, expr, "loader")
+            case ast.Call() | ast.keyword():
+                call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
+                if isinstance(call, ast.Call):
+                    self._parameters(module, call, expr, "loader", ())
+            case ast.IfExp():
+                self.loader(module, parent)
+
+    def _follow(self, module: Module, expr: ast.expr, what: str, path: tuple[int, ...]) -> None:
+        if what == "dataset":
+            self.dataset(module, expr)
+        elif what == "loader":
+            self.loader(module, expr)
+        else:
+            self.container(module, expr, path)
+
+    def _contained(self, module: Module, holder: ast.expr, expr: ast.expr, what: str = "dataset") -> None:
+        path = (holder.elts.index(expr),) if isinstance(holder, (ast.Tuple, ast.List)) else ()
+        if what == "loader":
+            for parent in (module.names.parent_of[holder],):
+                if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+                    for use in _loads(module, parent.targets[0]):
+                        above = module.names.parent_of[use]
+                        if isinstance(above, ast.Subscript):
+                            self.loader(module, above)
+                elif isinstance(parent, ast.Return):
+                    self._returned(module, parent, "loader", path)
+            return
+        self.container(module, holder, path)
+
+    def _target(self, module: Module, target: ast.expr, what: str, path: tuple[int, ...] = ()) -> None:
+        if isinstance(target, ast.Name):
+            self._loads(module, target, what, path)
+        elif isinstance(target, ast.Attribute):
+            self._members(module, target, what, path)
+        elif isinstance(target, ast.Subscript) and isinstance(target.value, (ast.Name, ast.Attribute)):
+            for use in self._same(module, target.value):
+                self._follow(module, use, "container" if what == "dataset" else what, ())
+        elif isinstance(target, (ast.Tuple, ast.List)):
+            for part in target.elts:
+                self._target(module, part, what)
+
+    def _same(self, module: Module, expr: ast.expr) -> Iterator[ast.expr]:
+        """Other loads of a variable or attribute, for containers that are filled item by item."""
+        if isinstance(expr, ast.Name):
+            yield from _loads(module, expr)
+        else:
+            text = ast.unparse(expr)
+            yield from (node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node is not expr and ast.unparse(node) == text)
+
+    def _loads(self, module: Module, target: ast.Name, what: str, path: tuple[int, ...]) -> None:
+        for use_module, use in _reads(self.found, module, target):
+            if id(use) not in self.skip:
+                self._follow(use_module, use, what, path)
+
+    def _members(self, module: Module, target: ast.Attribute, what: str, path: tuple[int, ...]) -> None:
+        for other, node in self.found.program.walk():
+            if isinstance(node, ast.Attribute) and node.attr == target.attr and isinstance(node.ctx, ast.Load) and id(node) not in self.skip:
+                owner, user = self.found.kinds.instance_of(module, target.value), self.found.kinds.instance_of(other, node.value)
+                if owner is None or user is None or owner.node is user.node or owner.node in [a.node for a in self.found.resolver.ancestry(user)[1]]:
+                    self._follow(other, node, what, path)
+
+    def _returned(self, module: Module, node: ast.AST, what: str, path: tuple[int, ...]) -> None:
+        function = next((up for up in module.names.ancestors(node) if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None)
+        if function is None:
+            return
+        for site_module, call in self.found.resolver.call_sites(function):
+            if what == "loader" and path:
+                parent = site_module.names.parent_of[call]
+                if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple) and path[0] < len(parent.targets[0].elts):
+                    self._target(site_module, parent.targets[0].elts[path[0]], "loader")
+                continue
+            self._follow(site_module, call, what, path)
+
+    def _argument(self, module: Module, call: ast.AST, expr: ast.expr) -> None:
+        if not isinstance(call, ast.Call):
+            self.add("object", module, expr)
+            return
+        site = next((site for site in self.found.sites if site.call is call), None)
+        if site is not None and expr in site.options.get("dataset", ()):
+            self.add("loader", module, call, site)
+            self.loader(module, call)
+            return
+        name = self.found.resolver.library(module, call.func)
+        if name is not None and row(name).gives == "sampler":
+            self.add("sampler", module, call)
+        elif name in WRAPPERS:
+            self.add("wrap", module, call)
+            if name.endswith("random_split"):
+                self.container(module, call, ())
+            else:
+                self.dataset(module, call)
+        elif name == "builtins.len":
+            self.add("length", module, call)
+        elif name in LOOKING:
+            self.add("iterate", module, call)
+        elif name in INERT or (name == "builtins.hasattr"):
+            self.add("read", module, call)
+        elif site is not None or not self._parameters(module, call, expr, "dataset", ()):
+            self.add("object", module, call)
+
+    def _parameters(self, module: Module, call: ast.Call, expr: ast.expr, what: str, path: tuple[int, ...]) -> bool:
+        """Follow an argument into the functions that the call may run; False when none of them is the program's own."""
+        functions = []
+        for target in self.found.resolver.targets(module, call.func):
+            if isinstance(target, Definition) and isinstance(target.node, ast.ClassDef):
+                init = self.found.resolver.method(target, "__init__")
+                functions += [(init, True)] if init else []
+            elif isinstance(target, Definition):
+                functions.append((target, self.found.resolver.owner(target.module, target.node) is not None))
+        if not functions and isinstance(call.func, ast.Attribute):
+            instance = self.found.kinds.instance_of(module, call.func.value)
+            method = self.found.resolver.method(instance, call.func.attr) if instance else None
+            functions += [(method, True)] if method else []
+        for function, bound in functions:
+            names = [arg.arg for arg in function.node.args.args][1 if bound else 0:]  # type: ignore[union-attr]
+            keyword = next((k.arg for k in call.keywords if k.value is expr), None)
+            name = keyword or (names[call.args.index(expr)] if expr in call.args and call.args.index(expr) < len(names) else None)
+            if name is None or function.node not in function.module.names.inner:
+                return False
+            scope = function.module.names.inner[function.node]
+            for node in ast.walk(function.node):
+                if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) and id(node) not in self.skip:
+                    if function.module.names.scope_of[node].lookup(name) is scope:
+                        self._follow(function.module, node, what, path)
+        return bool(functions)
+
+    def _attribute(self, module: Module, attribute: ast.Attribute) -> None:
+        parent = module.names.parent_of[attribute]
+        if not isinstance(attribute.ctx, ast.Load) or isinstance(parent, ast.AugAssign):
+            self._written(module, attribute, parent)
+            return
+        if isinstance(parent, ast.Call) and parent.func is attribute:
+            self._called(module, attribute, parent)
+            return
+        kind = self._member_kind(module, attribute)
+        if isinstance(parent, ast.Attribute):
+            above = module.names.parent_of[parent]
+            looks = kind in SENDABLE and isinstance(parent.ctx, ast.Load) and not (isinstance(above, ast.Call) and above.func is parent and parent.attr in MUTATORS)
+            self.add("read" if looks else "object" if _only_looks(module, parent) else "change", module, parent)
+        elif isinstance(parent, ast.Subscript) and parent.value is attribute and not isinstance(parent.ctx, ast.Load):
+            self.add("change", module, parent)
+        elif kind not in SENDABLE:
+            self.add("object", module, attribute)
+        elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name) and any(
+                _changes(module, use) for use in _loads(module, parent.targets[0])):
+            self.add("change", module, parent)
+        else:
+            self.add("read", module, attribute)
+
+    def _written(self, module: Module, attribute: ast.Attribute, parent: ast.AST) -> None:
+        value = parent.value if isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign)) else None
+        sendable = value is not None and self.found.kinds.of(module, value) in SENDABLE
+        self.add("write" if sendable and not isinstance(parent, ast.Delete) else "change", module, attribute)
+
+    def _called(self, module: Module, attribute: ast.Attribute, call: ast.Call) -> None:
+        kinds = [self.found.kinds.of(module, arg) for arg in (*call.args, *(k.value for k in call.keywords))]
+        if any(kind not in SENDABLE and kind not in ("unknown", "namespace") for kind in kinds) or "namespace" in kinds:
+            self.add("change", module, call)
+            return
+        result = self.found.kinds.of(module, call)
+        used = not isinstance(module.names.parent_of[call], ast.Expr)
+        self.add("object" if used and result not in SENDABLE and result != "unknown" else "call", module, call)
+
+    def _member_kind(self, module: Module, attribute: ast.Attribute) -> str:
+        definitions = [d for d in (self.found.kinds.instance_of(module, attribute.value), *self._classes()) if d is not None]
+        for definition in definitions:
+            kind = self.found.kinds.member_kind(definition, attribute.attr)
+            if kind != "unknown":
+                return kind
+        return "plain" if attribute.attr in PLAIN_ATTRIBUTES else "unknown"
+
+    def _classes(self) -> list[Definition]:
+        return [self.origin_class] if self.origin_class else []
+
+    origin_class: Definition | None = None
+
+
+def _only_looks(module: Module, node: ast.AST) -> bool:
+    """`data.rng.x` as a value looks; `data.rng.rand()` and `data.list.append(x)` may change what they are called on."""
+    parent = module.names.parent_of[node]
+    return not (isinstance(parent, ast.Call) and parent.func is node) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and not isinstance(
+        parent, ast.AugAssign)
+
+
+def _changes(module: Module, use: ast.expr) -> bool:
+    """A use of a variable that changes the object it names."""
+    parent = module.names.parent_of[use]
+    if isinstance(parent, ast.Subscript) and parent.value is use:
+        return not isinstance(parent.ctx, ast.Load)
+    if isinstance(parent, ast.Attribute):
+        above = module.names.parent_of[parent]
+        name = parent.attr
+        return not isinstance(parent.ctx, ast.Load) or (
+            isinstance(above, ast.Call) and above.func is parent and (name in MUTATORS or (name.endswith("_") and not name.endswith("__"))))
+    return isinstance(parent, ast.AugAssign)
+
+
+def _loads(module: Module, target: ast.Name) -> Iterator[ast.Name]:
+    scope = module.names.scope_of[target].lookup(target.id)
+    for node in ast.walk(scope.node if scope else module.tree):
+        if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load) and module.names.scope_of[node].lookup(node.id) is scope:
+            yield node
+
+
+def _reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
+    """Loads that this binding of the name can reach, in other modules too when the name is a module's."""
+    scope: Scope | None = module.names.scope_of[target].lookup(target.id)
+    statement = next((up for up in [target, *module.names.ancestors(target)] if isinstance(up, (ast.stmt, ast.comprehension, ast.NamedExpr))), target)
+    for use in _loads(module, target):
+        if any(binding.node is statement for binding in reaching(use, use.id, module.names, scope)):
+            yield module, use
+    if scope is not None and scope.kind == "module":
+        for other in found.program.modules.values():
+            if other is not module:
+                for node in ast.walk(other.tree):
+                    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                        for value in found.resolver.targets(other, node):
+                            if getattr(value, "binding", None) is not None and value.binding.node is statement and value.binding.name == target.id:  # type: ignore[union-attr]
+                                yield other, node
+
+
+def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> list[Use]:
+    """Everything that the program does with the dataset that `expr` creates; nodes whose id is in `skip` are moved code."""
+    walk = _Walk(found, skip)
+    walk.origin_class = found.kinds.instance_of(module, expr)
+    walk.dataset(module, expr)
+    return walk.uses
+
+
+def changes_after(found: Found, module: Module, expr: ast.Name) -> Iterator[tuple[Module, ast.AST]]:
+    """Uses of a variable, anywhere in its scope, that change the object it names."""
+    for use in _loads(module, expr):
+        if _changes(module, use):
+            yield module, use
