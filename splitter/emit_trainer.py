@@ -10,7 +10,8 @@ where it would pass the limit.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from splitter.emit_place import place
@@ -50,8 +51,12 @@ def edit(source: SourceFile, edits: Edits, program: ProgramCall | None) -> str:
     Raises ValueError when the plan doesn't fit the text, SyntaxError when the result isn't Python.
     """
     editor = _Editor(source, edits, program)
-    flat = editor.splices(frozenset())
-    splices = editor.splices(frozenset(_too_long(source.text, flat)))
+    wrapped: set[int] = set()
+    splices = editor.splices(wrapped)
+    # A line break can bring the rest of its line below the limit, so one is made at a time, the first of its line first.
+    while more := _too_long(source.text, splices) - wrapped:
+        wrapped.add(min(more))
+        splices = editor.splices(wrapped)
     text = apply(source.text, splices)
     if undo(text, source.text, splices) != source.text:
         raise ValueError(f"an edit of {source.path} can't be taken back")
@@ -74,22 +79,25 @@ def runtime_name(grid: Grid) -> str:
     return name
 
 
-def _too_long(text: str, splices: list[Splice]) -> Iterator[int]:
-    """Where splices begin whose first line gets longer than the limit by them."""
+def _too_long(text: str, splices: list[Splice]) -> set[int]:
+    """Where the splices are that stand on a line which they bring above the limit."""
     result = apply(text, splices)
+    found = set()
     shift = 0
     for splice in ordered(splices):
         start = splice.start + shift
         shift += len(splice.text) - (splice.end - splice.start)
         begin = max(result.rfind("\n", 0, start), result.rfind("\r", 0, start)) + 1
-        lengths = [len(line) for line in result[begin : start + len(splice.text)].splitlines()]
-        rest = result[start + len(splice.text) :].splitlines() or [""]
-        if lengths and splice.text and max([*lengths, lengths[-1] + len(rest[0])]) > LIMIT:
-            yield splice.start
+        end = start + len(splice.text)
+        rest = re.match(r"[^\r\n]*", result[end:])
+        lines = (result[begin:end] + (rest[0] if rest else "")).splitlines()
+        if splice.text and max(map(len, lines), default=0) > LIMIT:
+            found.add(splice.start)
+    return found
 
 
 class _Editor:
-    """One module and its edits; `wrapped` holds the offsets of the splices that don't fit on their line."""
+    """One module and its edits; `wrapped` holds the offsets of splices that get line breaks of their own."""
 
     def __init__(self, source: SourceFile, edits: Edits, program: ProgramCall | None) -> None:
         self.source = source
@@ -101,7 +109,7 @@ class _Editor:
         calls = [node for node in ast.walk(self.grid.tree) if isinstance(node, ast.Call)]
         self.calls = {self.grid.node_range(node): node for node in calls}
 
-    def splices(self, wrapped: frozenset[int]) -> list[Splice]:
+    def splices(self, wrapped: Set[int]) -> list[Splice]:
         result = [self._preamble()]
         for handle in self.edits.handles:
             result += self._handle(handle, wrapped)
@@ -137,24 +145,38 @@ class _Editor:
             arguments.append(f"modules={{{entries}}}")
         return call(f"{self.name}.program", arguments, unit=self.unit, newline=self.grid.newline)
 
-    def _handle(self, handle: HandleEdit, wrapped: frozenset[int]) -> list[Splice]:
+    def _handle(self, handle: HandleEdit, wrapped: Set[int]) -> list[Splice]:
+        start, end = self.grid.range(handle.span)
+        indent, inner = self._indents(handle.span.line)
+        newline = self.grid.newline
+        if handle.residence == "moved":
+            return self._moved(handle, wrapped)
+        environment = self._environment(handle.environment, inner, start in wrapped) or "{}"
+        joint = f",{newline}{inner}" if start in wrapped else ", "
+        opening = newline + inner if start in wrapped else ""
+        arguments = joint.join([self._quoted(handle.builder), environment, "lambda: "])
+        return [Splice(start, start, f"{self.name}.replicated({opening}{arguments}"), Splice(end, end, ")")]
+
+    def _moved(self, handle: HandleEdit, wrapped: Set[int]) -> list[Splice]:
         start, end = self.grid.range(handle.span)
         indent, inner = self._indents(handle.span.line)
         newline = self.grid.newline
         environment = self._environment(handle.environment, inner, start in wrapped)
         arguments = [self._quoted(handle.builder), *([environment] if environment else [])]
-        if handle.residence == "moved":
-            head = f"{self.name}.RemoteDataset"
-            if start not in wrapped:
-                return [Splice(start, end, f"{head}({', '.join(arguments)})")]
-            lines = "".join(f"{newline}{inner}{argument}," for argument in arguments)
-            return [Splice(start, end, f"{head}({lines}{newline}{indent})")]
-        arguments = [arguments[0], environment or "{}", "lambda: "]
-        joint = f",{newline}{inner}" if start in wrapped else ", "
-        opening = newline + inner if start in wrapped else ""
-        return [Splice(start, start, f"{self.name}.replicated({opening}{joint.join(arguments)}"), Splice(end, end, ")")]
+        head = f"{self.name}.RemoteDataset"
+        flat = f"{head}({', '.join(arguments)})"
+        if start not in wrapped or not environment:
+            return [Splice(start, end, flat)]
+        if any(start == opened and opened in wrapped for opened in self._opened()):
+            # The first argument of a loader's call that is broken already: it gets a line of its own.
+            comma = re.compile(r",[ \t]+(?=[^\s#])").match(self.grid.text, end)
+            rest = [] if comma is None else [Splice(end, comma.end(), f",{newline}{inner}")]
+            if len(inner) + len(flat) < LIMIT and rest:
+                return [Splice(start, end, flat), *rest]
+        lines = "".join(f"{newline}{inner}{argument}," for argument in arguments)
+        return [Splice(start, end, f"{head}({lines}{newline}{indent})")]
 
-    def _loader(self, loader: LoaderEdit, wrapped: frozenset[int]) -> list[Splice]:
+    def _loader(self, loader: LoaderEdit, wrapped: Set[int]) -> list[Splice]:
         start, end = self.grid.range(loader.callee)
         result = [Splice(start, end, f"{self.name}.DataLoader")]
         keywords = []
@@ -186,7 +208,7 @@ class _Editor:
         start, end = self.grid.node_range(splats[-1].value)
         return Splice(start, end, f'{{**{self.grid.text[start:end]}, "num_workers": {streams}}}')
 
-    def _keywords(self, span: Span, keywords: list[str], wrapped: frozenset[int]) -> Splice:
+    def _keywords(self, span: Span, keywords: list[str], wrapped: Set[int]) -> Splice:
         """New keywords before the closing parenthesis, after a trailing comma and before comments."""
         close = (span.end_line, span.end_column - 1)
         last = [token for token in self.grid.tokens if token.end <= close and _significant(token.string)][-1]

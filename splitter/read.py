@@ -14,7 +14,7 @@ import io
 import tokenize
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from splitter.ir import Diagnostic, Fragment, SourceFile, Span
@@ -40,7 +40,10 @@ class Module:
     tree: ast.Module
     names: Names
     package: str
-    line_starts: list[str] = field(repr=False)
+    line_starts: list[str]
+
+    def __repr__(self) -> str:
+        return f"<Module {self.name} {self.file.path}>"
 
     def span(self, node: ast.AST) -> Span:
         """Where `node` stands; ast counts columns in UTF-8 bytes, people in characters."""

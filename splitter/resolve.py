@@ -231,8 +231,17 @@ class Resolver:
             elif isinstance(target, Value) and isinstance(target.binding.value, ast.Lambda):
                 found.append(target.binding.value)
         if not found and isinstance(call.func, ast.Attribute):
-            found += [method.node for method in methods.get(call.func.attr, [])]
+            if isinstance(call.func.value, ast.Call) and self.library(module, call.func.value.func) == "builtins.super":
+                return self._inherited(module, call, call.func.attr)
+            if not call.func.attr.startswith("__"):
+                found += [method.node for method in methods.get(call.func.attr, [])]
         return found
+
+    def _inherited(self, module: Module, call: ast.Call, name: str) -> list[ast.AST]:
+        """`super().name(...)`: the method of the nearest local base."""
+        owner = next((up for up in module.names.ancestors(call) if isinstance(up, ast.ClassDef)), None)
+        bases = [base for base in self.bases(Definition(module, owner)) if isinstance(base, Definition)] if owner else []
+        return [method.node for base in bases if (method := self.method(base, name))]
 
 
 def _unsubscripted(expr: ast.expr) -> ast.expr:

@@ -132,10 +132,11 @@ class Slicer:
         elif kinds == {"dataset"} or id(name) in self.references:
             self._reference(module, name)
         elif isinstance(statements, list):
-            for stmt in statements:
+            new = [stmt for stmt in statements if id(stmt) not in self.body]
+            for stmt in new:
                 self._add(module, stmt)
                 self.carried.inside.update(id(child) for child in ast.walk(stmt))
-            for stmt in statements:
+            for stmt in new:
                 self.expression(module, stmt, "build")
             self._unchanged_after(module, name, kinds)
         elif kinds <= SENDABLE or (kinds == {"unknown"} and all(binding.kind == "param" for binding in bindings)):
@@ -185,6 +186,8 @@ class Slicer:
         if isinstance(parent, ast.Attribute):
             chains = [self._longest(module, name)]
             kind = self.found.kinds.of(module, parent)
+            if kind == "function" and (model := self._method_model(module, parent)) is not None:
+                raise Refused(model)
             if kind in ("model", "parameter", "object", "rng", "dataset", "function", "class"):
                 raise Refused(self.carrier.not_plain(module, parent, {kind}))
         elif isinstance(parent, (ast.Call, ast.keyword)):
@@ -203,6 +206,15 @@ class Slicer:
                 if between:
                     raise Refused(late(chain, module, between[0]))
             self.carried.environment[chain] = None
+
+    def _method_model(self, module: Module, bound: ast.Attribute) -> Diagnostic | None:
+        """S301 when a bound method (collate_fn=self.collate) uses a model that its object holds."""
+        definition = self.found.kinds.instance_of(module, bound.value)
+        method = self.found.resolver.method(definition, bound.attr) if definition else None
+        for node in ast.walk(method.node) if method else ():
+            if isinstance(node, ast.Attribute) and self.found.kinds.of(method.module, node) in ("model", "parameter"):  # type: ignore[union-attr]
+                return Diagnostic("S301", method.module.span(node), (("what", f"`{method.module.text(node)}`"),))  # type: ignore[union-attr]
+        return None
 
     def _longest(self, module: Module, name: ast.Name) -> str:
         """`cfg.data.path` of `cfg.data.path.lower()`: the attributes up to a call of a method."""

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from splitter.find import Found, Site
+from splitter.find import Found, Site, Tracer
 from splitter.flow import reaching
 from splitter.kinds import SENDABLE
-from splitter.knowledge import MUTATORS, WRAPPERS, row
+from splitter.knowledge import MUTATORS, PLAIN_METHODS, TENSOR_METHODS, WRAPPERS, row
 from splitter.read import Module
 from splitter.resolve import Definition, Library
 from splitter.scopes import Scope
@@ -54,29 +54,30 @@ class _Walk:
     def add(self, kind: UseKind, module: Module, node: ast.AST, site: Site | None = None) -> None:
         self.uses.append(Use(kind, module, node, f"`{module.text(module.names.statement(node) if kind == 'change' else node)}`", site))
 
-    def dataset(self, module: Module, expr: ast.expr) -> None:
-        """Follow the value of `expr`, which is the dataset."""
-        if (id(expr), "dataset") in self.done:
+    def dataset(self, module: Module, expr: ast.expr, what: str = "dataset") -> None:
+        """Follow the value of `expr`: the dataset, or ("wrapped") torch's own Subset or ConcatDataset around it."""
+        if (id(expr), what) in self.done:
             return
-        self.done.add((id(expr), "dataset"))
+        self.done.add((id(expr), what))
         parent = module.names.parent_of[expr]
         match parent:
+            case ast.Attribute() if what == "wrapped":
+                if parent.attr in ("dataset", "datasets"):
+                    self._follow(module, parent, "dataset" if parent.attr == "dataset" else "container of dataset", ())
             case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
                 targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
                 for target in targets:
-                    self._target(module, target, "dataset")
+                    self._target(module, target, what)
                 if isinstance(parent, ast.NamedExpr):
-                    self.dataset(module, parent)
+                    self.dataset(module, parent, what)
             case ast.IfExp() | ast.BoolOp() if not (isinstance(parent, ast.IfExp) and parent.test is expr):
-                self.dataset(module, parent)
+                self.dataset(module, parent, what)
             case ast.BinOp(op=ast.Add()):
                 self.add("wrap", module, parent)
-                self.dataset(module, parent)
+                self.dataset(module, parent, "wrapped")
             case ast.keyword() | ast.Call():
                 call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
-                self._argument(module, call, expr)
-            case ast.Starred():
-                self.add("object", module, parent)
+                self._argument(module, call, expr, what)
             case ast.Attribute():
                 self._attribute(module, parent)
             case ast.Subscript() if parent.value is expr:
@@ -84,60 +85,57 @@ class _Walk:
             case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is expr:
                 self.add("iterate", module, expr)
             case ast.Return():
-                self._returned(module, parent, "dataset", ())
-            case ast.Yield():
-                self.add("object", module, expr)
+                self._returned(module, parent, what, ())
             case ast.Lambda():
                 for site_module, call in self.found.resolver.call_sites(parent):
-                    self.dataset(site_module, call)
+                    self.dataset(site_module, call, what)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.ListComp() | ast.GeneratorExp() | ast.DictComp() | ast.Set():
-                self._contained(module, parent, expr)
-            case ast.FormattedValue() | ast.JoinedStr() | ast.YieldFrom():
-                self.add("object", module, expr)
+                path = (parent.elts.index(expr),) if isinstance(parent, (ast.Tuple, ast.List)) else ()
+                self.container(module, parent, path, what)
             case ast.Compare() | ast.If() | ast.While() | ast.Assert() | ast.UnaryOp() | ast.Expr() | ast.IfExp() | ast.Delete():
                 pass
-            case _:
+            case _ if what == "dataset":
                 self.add("object", module, expr)
 
-    def container(self, module: Module, expr: ast.expr, path: tuple[int, ...]) -> None:
-        """Follow a list, tuple or dict that holds the dataset (at place `path[0]`, when that is known)."""
-        if (id(expr), f"container{path}") in self.done:
+    def container(self, module: Module, expr: ast.expr, path: tuple[int, ...], inner: str) -> None:
+        """Follow a list, tuple or dict that holds the dataset or loader (at place `path[0]`, when that is known)."""
+        if (id(expr), f"{inner} in {path}") in self.done:
             return
-        self.done.add((id(expr), f"container{path}"))
+        self.done.add((id(expr), f"{inner} in {path}"))
         parent = module.names.parent_of[expr]
         match parent:
             case ast.Assign(targets=targets):
                 for target in targets:
                     if isinstance(target, (ast.Tuple, ast.List)):
-                        for part in target.elts[path[0]:path[0] + 1] if path and path[0] >= 0 else target.elts:
-                            self._target(module, part, "dataset")
+                        for part in target.elts[path[0]:path[0] + 1] if path else target.elts:
+                            self._target(module, part, inner)
                     else:
-                        self._target(module, target, "container", path)
+                        self._target(module, target, f"container of {inner}", path)
             case ast.Subscript(slice=key) if parent.value is expr:
                 if not path or not isinstance(key, ast.Constant) or not isinstance(key.value, int) or key.value == path[0]:
-                    self.dataset(module, parent)
+                    self._follow(module, parent, inner, ())
             case ast.Attribute(attr="items" | "values" | "get"):
                 call = module.names.parent_of[parent]
                 if isinstance(call, ast.Call):
-                    self.container(module, call, ())
-            case ast.For() | ast.comprehension():
+                    self.container(module, call, (), inner)
+            case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is expr:
                 for name in ast.walk(parent.target):
                     if isinstance(name, ast.Name):
-                        self._loads(module, name, "dataset", ())
+                        self._loads(module, name, inner, ())
             case ast.Return():
-                self._returned(module, parent, "container", path)
+                self._returned(module, parent, f"container of {inner}", path)
             case ast.Call() | ast.keyword():
                 call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
                 name = self.found.resolver.library(module, call.func) if isinstance(call, ast.Call) else None
                 if name in WRAPPERS:
                     self.add("wrap", module, call)
-                    self.dataset(module, call)
+                    self.dataset(module, call, "wrapped")
                 elif isinstance(call, ast.Call) and name is not None and row(name).gives == "argument":
-                    self.container(module, call, ())
+                    self.container(module, call, (), inner)
                 elif isinstance(call, ast.Call):
-                    self._parameters(module, call, expr, "container", path)
+                    self._parameters(module, call, expr, f"container of {inner}", path)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.IfExp():
-                self.container(module, parent, ())
+                self.container(module, parent, (), inner)
 
     def loader(self, module: Module, expr: ast.expr) -> None:
         """Follow a loader, for what is done to `loader.dataset` and its other attributes."""
@@ -159,7 +157,8 @@ class _Walk:
             case ast.Return():
                 self._returned(module, parent, "loader", ())
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp():
-                self._contained(module, parent, expr, "loader")
+                path = (parent.elts.index(expr),) if isinstance(parent, (ast.Tuple, ast.List)) else ()
+                self.container(module, parent, path, "loader")
             case ast.Call() | ast.keyword():
                 call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
                 if isinstance(call, ast.Call):
@@ -168,26 +167,12 @@ class _Walk:
                 self.loader(module, parent)
 
     def _follow(self, module: Module, expr: ast.expr, what: str, path: tuple[int, ...]) -> None:
-        if what == "dataset":
-            self.dataset(module, expr)
-        elif what == "loader":
-            self.loader(module, expr)
-        else:
-            self.container(module, expr, path)
-
-    def _contained(self, module: Module, holder: ast.expr, expr: ast.expr, what: str = "dataset") -> None:
-        path = (holder.elts.index(expr),) if isinstance(holder, (ast.Tuple, ast.List)) else ()
         if what == "loader":
-            for parent in (module.names.parent_of[holder],):
-                if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-                    for use in _loads(module, parent.targets[0]):
-                        above = module.names.parent_of[use]
-                        if isinstance(above, ast.Subscript):
-                            self.loader(module, above)
-                elif isinstance(parent, ast.Return):
-                    self._returned(module, parent, "loader", path)
-            return
-        self.container(module, holder, path)
+            self.loader(module, expr)
+        elif what.startswith("container of "):
+            self.container(module, expr, path, what.removeprefix("container of "))
+        else:
+            self.dataset(module, expr, what)
 
     def _target(self, module: Module, target: ast.expr, what: str, path: tuple[int, ...] = ()) -> None:
         if isinstance(target, ast.Name):
@@ -196,7 +181,7 @@ class _Walk:
             self._members(module, target, what, path)
         elif isinstance(target, ast.Subscript) and isinstance(target.value, (ast.Name, ast.Attribute)):
             for use in self._same(module, target.value):
-                self._follow(module, use, "container" if what == "dataset" else what, ())
+                self._follow(module, use, what if what.startswith("container") else f"container of {what}", ())
         elif isinstance(target, (ast.Tuple, ast.List)):
             for part in target.elts:
                 self._target(module, part, what)
@@ -226,14 +211,9 @@ class _Walk:
         if function is None:
             return
         for site_module, call in self.found.resolver.call_sites(function):
-            if what == "loader" and path:
-                parent = site_module.names.parent_of[call]
-                if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Tuple) and path[0] < len(parent.targets[0].elts):
-                    self._target(site_module, parent.targets[0].elts[path[0]], "loader")
-                continue
             self._follow(site_module, call, what, path)
 
-    def _argument(self, module: Module, call: ast.AST, expr: ast.expr) -> None:
+    def _argument(self, module: Module, call: ast.AST, expr: ast.expr, what: str) -> None:
         if not isinstance(call, ast.Call):
             self.add("object", module, expr)
             return
@@ -248,17 +228,18 @@ class _Walk:
         elif name in WRAPPERS:
             self.add("wrap", module, call)
             if name.endswith("random_split"):
-                self.container(module, call, ())
+                self.container(module, call, (), "wrapped")
             else:
-                self.dataset(module, call)
+                self.dataset(module, call, "wrapped")
         elif name == "builtins.len":
             self.add("length", module, call)
         elif name in LOOKING:
             self.add("iterate", module, call)
         elif name in INERT or (name == "builtins.hasattr"):
             self.add("read", module, call)
-        elif site is not None or not self._parameters(module, call, expr, "dataset", ()):
-            self.add("object", module, call)
+        elif site is not None or not self._parameters(module, call, expr, what, ()):
+            if what == "dataset":
+                self.add("object", module, call)
 
     def _parameters(self, module: Module, call: ast.Call, expr: ast.expr, what: str, path: tuple[int, ...]) -> bool:
         """Follow an argument into the functions that the call may run; False when none of them is the program's own."""
@@ -295,12 +276,19 @@ class _Walk:
             self._called(module, attribute, parent)
             return
         kind = self._member_kind(module, attribute)
-        if isinstance(parent, ast.Attribute):
-            above = module.names.parent_of[parent]
-            looks = kind in SENDABLE and isinstance(parent.ctx, ast.Load) and not (isinstance(above, ast.Call) and above.func is parent and parent.attr in MUTATORS)
-            self.add("read" if looks else "object" if _only_looks(module, parent) else "change", module, parent)
-        elif isinstance(parent, ast.Subscript) and parent.value is attribute and not isinstance(parent.ctx, ast.Load):
-            self.add("change", module, parent)
+        end: ast.AST = attribute
+        while isinstance(up := module.names.parent_of[end], (ast.Attribute, ast.Subscript)) and up.value is end:
+            end = up
+        above = module.names.parent_of[end]
+        if end is not attribute:
+            called = isinstance(end, ast.Attribute) and isinstance(above, ast.Call) and above.func is end
+            name = end.attr if isinstance(end, ast.Attribute) and called else ""
+            if not isinstance(getattr(end, "ctx", None), ast.Load) or isinstance(above, ast.AugAssign) or name in MUTATORS:
+                self.add("change", module, end)
+            elif kind in SENDABLE:
+                self.add("read", module, end)
+            else:
+                self.add("object" if not called or name in PLAIN_METHODS | TENSOR_METHODS else "change", module, end)
         elif kind not in SENDABLE:
             self.add("object", module, attribute)
         elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name) and any(
@@ -335,13 +323,6 @@ class _Walk:
         return [self.origin_class] if self.origin_class else []
 
     origin_class: Definition | None = None
-
-
-def _only_looks(module: Module, node: ast.AST) -> bool:
-    """`data.rng.x` as a value looks; `data.rng.rand()` and `data.list.append(x)` may change what they are called on."""
-    parent = module.names.parent_of[node]
-    return not (isinstance(parent, ast.Call) and parent.func is node) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load) and not isinstance(
-        parent, ast.AugAssign)
 
 
 def _changes(module: Module, use: ast.expr) -> bool:
@@ -386,7 +367,18 @@ def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> 
     walk = _Walk(found, skip)
     walk.origin_class = found.kinds.instance_of(module, expr)
     walk.dataset(module, expr)
+    for other, node in found.program.walk():
+        # `x.dataset` where x can't be followed may be a loader's dataset: better one use too many
+        if isinstance(node, ast.Attribute) and node.attr == "dataset" and id(node) not in skip and isinstance(node.ctx, ast.Load):
+            if found.kinds.of(other, node.value) in ("unknown", "loader") and not any(key[0] == id(node) for key in walk.done) and _strange(found, other, node):
+                walk.dataset(other, node)
     return walk.uses
+
+
+def _strange(found: Found, module: Module, node: ast.Attribute) -> bool:
+    """Whether `x.dataset` belongs to no loader, wrapper or attribute that the program shows."""
+    tracer = Tracer(found.resolver, found.kinds, {id(site.call): site for site in found.sites})
+    return not list(tracer.loader_sites(module, node.value, frozenset())) and found.kinds.of(module, node) not in SENDABLE and isinstance(node.value, ast.Name)
 
 
 def changes_after(found: Found, module: Module, expr: ast.Name) -> Iterator[tuple[Module, ast.AST]]:
