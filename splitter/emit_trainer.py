@@ -147,10 +147,10 @@ class _Editor:
 
     def _handle(self, handle: HandleEdit, wrapped: Set[int]) -> list[Splice]:
         start, end = self.grid.range(handle.span)
-        indent, inner = self._indents(handle.span.line)
-        newline = self.grid.newline
         if handle.residence == "moved":
             return self._moved(handle, wrapped)
+        inner = self.grid.indent(handle.span.line) + self.unit
+        newline = self.grid.newline
         environment = self._environment(handle.environment, inner, start in wrapped) or "{}"
         joint = f",{newline}{inner}" if start in wrapped else ", "
         opening = newline + inner if start in wrapped else ""
@@ -159,26 +159,38 @@ class _Editor:
 
     def _moved(self, handle: HandleEdit, wrapped: Set[int]) -> list[Splice]:
         start, end = self.grid.range(handle.span)
-        indent, inner = self._indents(handle.span.line)
+        after_break = start in {at for loader in self.edits.loaders for at in self._broken(loader, wrapped)}
+        indent = self.grid.indent(handle.span.line) + (self.unit if after_break else "")
+        inner = indent + self.unit
         newline = self.grid.newline
         environment = self._environment(handle.environment, inner, start in wrapped)
         arguments = [self._quoted(handle.builder), *([environment] if environment else [])]
         head = f"{self.name}.RemoteDataset"
         flat = f"{head}({', '.join(arguments)})"
-        if start not in wrapped or not environment:
+        if start not in wrapped:
             return [Splice(start, end, flat)]
-        if any(start == opened and opened in wrapped for opened in self._opened()):
-            # The first argument of a loader's call that is broken already: it gets a line of its own.
-            comma = re.compile(r",[ \t]+(?=[^\s#])").match(self.grid.text, end)
-            rest = [] if comma is None else [Splice(end, comma.end(), f",{newline}{inner}")]
-            if len(inner) + len(flat) < LIMIT and rest:
-                return [Splice(start, end, flat), *rest]
+        comma = re.compile(r",[ \t]+(?=[^\s#])").match(self.grid.text, end)
+        alone = after_break or not self.grid.line(handle.span.line)[: handle.span.column].strip()
+        if alone and comma and len(indent) + len(flat) < LIMIT:
+            return [Splice(start, end, flat), Splice(end, comma.end(), f",{newline}{indent}")]
+        if not environment:
+            return [Splice(start, end, flat)]
         lines = "".join(f"{newline}{inner}{argument}," for argument in arguments)
         return [Splice(start, end, f"{head}({lines}{newline}{indent})")]
+
+    def _broken(self, loader: LoaderEdit, wrapped: Set[int]) -> Iterator[int]:
+        """Where the first argument begins, when a line break goes before it."""
+        start, end = self.grid.range(loader.callee)
+        opening = re.compile(r"\s*\([ \t]*(?=[^\s#])").match(self.grid.text, end)
+        if start in wrapped and opening is not None:
+            yield opening.end()
 
     def _loader(self, loader: LoaderEdit, wrapped: Set[int]) -> list[Splice]:
         start, end = self.grid.range(loader.callee)
         result = [Splice(start, end, f"{self.name}.DataLoader")]
+        for at in self._broken(loader, wrapped):
+            begin = self.grid.text.rindex("(", end, at) + 1
+            result.append(Splice(begin, at, self.grid.newline + self.grid.indent(loader.callee.line) + self.unit))
         keywords = []
         if loader.explicit:
             keywords.append(f"feed={self._quoted(loader.feed)}" if loader.feed is not None else "feed=None")
@@ -237,10 +249,6 @@ class _Editor:
             return flat
         newline = self.grid.newline
         return "{" + "".join(f"{newline}{indent}{self.unit}{entry}," for entry in entries) + newline + indent + "}"
-
-    def _indents(self, line: int) -> tuple[str, str]:
-        indent = self.grid.indent(line)
-        return indent, indent + self.unit
 
     def _quoted(self, text: str) -> str:
         return quoted(text, self.source.encoding)

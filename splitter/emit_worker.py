@@ -159,7 +159,7 @@ Change {script} and run `splitter transform {script}` again.
         if not body or not isinstance(body[0], ast.Expr) or not isinstance(body[0].value, ast.Constant):
             self.page.add("__doc__ = None")
         else:
-            self.page.add(f"__doc__ = {body[0].value.value!r}")
+            self.page.add(f"__doc__ = {quoted(str(body[0].value.value))}")
         self.page.gap(1)
 
     def definitions(self) -> None:
@@ -204,7 +204,7 @@ Change {script} and run `splitter transform {script}` again.
         if builder.stateless is not None:
             arguments.append(f"stateless={builder.stateless}")
         if builder.globals:
-            arguments.append(f"globals=({', '.join(quoted(name) for name in builder.globals)},)")
+            arguments.append(_tuple("globals=", [quoted(name) for name in builder.globals], INDENT))
         self.page.add(call(f"@{self.runtime}.{builder.kind}", arguments))
         head = call(f"def {builder.function}", builder.parameters) + ":"
         where = f"# {_extent(builder)}"

@@ -121,7 +121,7 @@ class _Report:
         return "\n".join(lines)
 
     def stayed(self) -> str:
-        rows = [(f"{self._link(note.span)} {_cell(note.what)}".strip(), _cell(note.why)) for note in self.plan.notes]
+        rows = [(f"{self._link(note.span)} {_code(note.what) if note.what else ''}".strip(), _cell(note.why)) for note in self.plan.notes]
         for feed in self.plan.feeds:
             if feed.status == "left":
                 rows.append((f"{self._link(feed.loader)} loader {_code(feed.name)}", self._reason(feed)))

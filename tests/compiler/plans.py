@@ -133,7 +133,7 @@ def photos(text: str = PHOTOS, **given) -> Plan:
                 moved=(script.lines(directory), script.lines(made)),
             ),
         ),
-        "notes": (Note(script.span("for x in train_loader"), "`for x in train_loader`", "the loop stays"),),
+        "notes": (Note(script.span("for x in train_loader"), "for x in train_loader", "the loop stays"),),
         **given,
     }
     return plan(script, **values)

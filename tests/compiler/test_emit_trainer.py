@@ -151,14 +151,53 @@ def test_loader(call: str, given: dict, expected: str) -> None:
     assert body(text) == f"loader = splitter_runtime.DataLoader{expected}  # keep\n"
 
 
-def test_keywords_that_pass_the_limit_get_a_line() -> None:
-    call = f"DataLoader(d, {'b' * 70})"
+LONG = [
+    # the loader's call, what it becomes when its line gets too long
+    (f"DataLoader(d, {'b' * 90})", {}, f"(\n        d, {'b' * 90})"),
+    (
+        f"DataLoader(d, {'b' * 70})",
+        {"environment": ("args.data", "args.size")},
+        f'(\n        d, {"b" * 70},\n        env={{"args.data": args.data, "args.size": args.size}})',
+    ),
+    (
+        f"DataLoader(\n        d, {'b' * 70})",
+        {"environment": ("args.data", "args.size")},
+        f'(\n        d, {"b" * 70},\n        env={{"args.data": args.data, "args.size": args.size}})',
+    ),
+    (f"DataLoader({'b' * 110})", {"feed": "v", "explicit": True}, f'(\n        {"b" * 110},\n        feed="v")'),
+]
+
+
+@pytest.mark.parametrize(("call", "given", "expected"), LONG)
+def test_loader_on_a_long_line(call: str, given: dict, expected: str) -> None:
     script = Script(f"import os\nif True:\n    loader = {call}\n")
-    text = edited(script, loaders=[script.loader(call, environment=("args.data", "args.size"))])
-    assert body(text) == (
-        f"if True:\n    loader = splitter_runtime.DataLoader(d, {'b' * 70},\n"
-        '        env={"args.data": args.data, "args.size": args.size})\n'
-    )
+    text = edited(script, loaders=[script.loader(call, **given)])
+    assert body(text) == f"if True:\n    loader = splitter_runtime.DataLoader{expected}\n"
+
+
+SIZES = ("args.data", "args.size")
+ENTRIES = '{"args.data": args.data, "args.size": args.size}'
+NESTED = [
+    ((), f"Data(), {'b' * 50})", f'(\n    splitter_runtime.RemoteDataset("train"), {"b" * 50})'),
+    ((), f"Data(), {'b' * 80})", f'(\n    splitter_runtime.RemoteDataset("train"),\n    {"b" * 80})'),
+    (SIZES, f"Data(), {'b' * 40})", f'(\n    splitter_runtime.RemoteDataset("train", {ENTRIES}),\n    {"b" * 40})'),
+    (SIZES, f"Data(), {'b' * 9})", f'(\n    splitter_runtime.RemoteDataset("train", {ENTRIES}), {"b" * 9})'),
+    (SIZES, "\n  Data(), b)", f'(\n  splitter_runtime.RemoteDataset("train", {ENTRIES}), b)'),
+    (
+        (*SIZES, "args.much_longer"),
+        "Data(), b)",
+        f'(\n    splitter_runtime.RemoteDataset(\n        "train",\n        {ENTRIES[:-1]}, "args.much_longer": args.much_longer}},\n    ), b)',
+    ),
+]
+
+
+@pytest.mark.parametrize(("environment", "rest", "expected"), NESTED)
+def test_long_handle_inside_of_the_loaders_call(environment: tuple[str, ...], rest: str, expected: str) -> None:
+    script = Script(f"import os\nloader = DataLoader({rest}\n")
+    handle = script.handle("Data()", environment=environment)
+    text = edited(script, handles=[handle], loaders=[script.loader(f"DataLoader({rest}")])
+    assert body(text) == f"loader = splitter_runtime.DataLoader{expected}\n"
+    assert max(len(line) for line in text.split("\n")) <= 120
 
 
 REMOVALS = [
