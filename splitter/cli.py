@@ -65,7 +65,7 @@ def reported(command: Callable[P, None]) -> Callable[P, None]:
 
 def _check_own(args: object) -> None:
     """The script's own arguments stand after `--`; anything else is a slip."""
-    if args and (not isinstance(args, list) or sys.argv[-len(args) - 1 :] != ["--", *args]):
+    if isinstance(args, list) and args and sys.argv[-len(args) - 1 :] != ["--", *args]:
         raise typer.BadParameter(f"unexpected argument {args[0]!r}; the script's own arguments go after --")
 
 
@@ -155,7 +155,8 @@ def transform(
 
     folder = script.parent if out is None else out
     bundle = emit(plan, None if out is None else relative(script.parent, out))
-    paths = write(bundle, folder) if plan.split else ()
+    if plan.split:
+        write(bundle, folder)
     if json:
         print(plan_json(plan), end="")
     if not plan.split:
@@ -165,7 +166,9 @@ def transform(
     if not json:
         stream = sys.stderr if diff else sys.stdout
         console.table(plan, str(_folder(script)), stream)
-        print(f"wrote {', '.join(console.printable(str(path)) for path in paths)}", file=stream)
+        names = ", ".join(file.name for file in bundle.files)
+        where = "" if folder == Path() else f" to {folder}"
+        print(console.printable(f"wrote {names}{where}"), file=stream)
 
 
 def _print_diff(diff: str, coloured: Callable[[str], object]) -> None:
@@ -205,12 +208,12 @@ def verify(
 ) -> None:
     """Run SCRIPT and its split side by side and compare batches and random-number generators."""
     _linux_only()
-    from splitter.run import temporary
-    from splitter.verify import verify as compare
-
     plan = _compiled(script, streams)
     if not plan.split:
         raise _nothing_split(plan)
+    from splitter.run import temporary
+    from splitter.verify import verify as compare
+
     with temporary(plan, script.parent) as trainer:
         result = compare(script, trainer, args or (), batches=batches, epochs=epochs, workers=workers, python=sys.executable)
     print(result)
@@ -225,17 +228,12 @@ def show(
     streams: Streams = None,
 ) -> None:
     """Print what the compiler knows about SCRIPT after one of its steps."""
-    from splitter.compile import STEPS, stage
+    from splitter.show import STEPS
+    from splitter.show import show as shown
 
-    if after not in (*STEPS, "emit"):
-        raise typer.BadParameter(f"there is no step {after!r}; the steps are {', '.join((*STEPS, 'emit'))}")
-    if after != "emit":
-        print(stage(script, after, streams=streams))
-        return
-    from splitter.emit import emit
-
-    for file in emit(_compiled(script, streams)).files:
-        print(f"==> {file.name} <==\n{file.content.decode('utf-8', 'replace')}")
+    if after not in STEPS:
+        raise typer.BadParameter(f"there is no step {after!r}; the steps are {', '.join(STEPS)}")
+    print(shown(script, after, streams=streams), end="")
 
 
 @app.command()

@@ -177,6 +177,7 @@ def test_loader_on_a_long_line(call: str, given: dict, expected: str) -> None:
 
 SIZES = ("args.data", "args.size")
 ENTRIES = '{"args.data": args.data, "args.size": args.size}'
+MORE_ENTRIES = f'{ENTRIES[:-1]}, "args.much_longer": args.much_longer}}'
 NESTED = [
     ((), f"Data(), {'b' * 50})", f'(\n    splitter_runtime.RemoteDataset("train"), {"b" * 50})'),
     ((), f"Data(), {'b' * 80})", f'(\n    splitter_runtime.RemoteDataset("train"),\n    {"b" * 80})'),
@@ -186,7 +187,7 @@ NESTED = [
     (
         (*SIZES, "args.much_longer"),
         "Data(), b)",
-        f'(\n    splitter_runtime.RemoteDataset(\n        "train",\n        {ENTRIES[:-1]}, "args.much_longer": args.much_longer}},\n    ), b)',
+        f'(\n    splitter_runtime.RemoteDataset(\n        "train",\n        {MORE_ENTRIES},\n    ), b)',
     ),
 ]
 

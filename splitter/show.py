@@ -1,0 +1,121 @@
+"""What the compiler knows after each of its steps, for people (`splitter show train.py --after STEP`).
+
+find     train.py:41:14: DataLoader(train_set, batch_size=64)
+           dataset: train.py:28:17: datasets.ImageFolder(args.data)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from splitter.effects import Effects
+from splitter.emit import emit
+from splitter.find import Found, Lost, find
+from splitter.ir import Builder, Plan
+from splitter.plan import plan
+from splitter.read import Module, Program, read
+
+STEPS = ("read", "find", "effects", "slice", "emit")
+
+
+def show(script: Path, after: str, *, streams: int | None = None) -> str:
+    """The printed form of what the step `after` gives for a script.
+
+    Raises InputError when the script can't be read, KeyError when there is no such step.
+    """
+    program = read(script)
+    if after == "read":
+        return _text(_program(program))
+    found = find(program)
+    if after == "find":
+        return _text(_found(found))
+    if after == "effects":
+        return _text(_effects(found))
+    made = plan(found, streams=streams)
+    return {"slice": _text(_plan(made)), "emit": _text(_bundle(made))}[after]
+
+
+def _text(lines: Iterator[str]) -> str:
+    return "".join(line + "\n" for line in lines)
+
+
+def _program(program: Program) -> Iterator[str]:
+    for name, module in program.modules.items():
+        yield f"{name}: {module.file.path}, {len(module.file.lines)} lines, {module.file.encoding}"
+
+
+def _found(found: Found) -> Iterator[str]:
+    for site in found.sites:
+        yield f"{site.module.span(site.call)}: {site.module.text(site.call)}"
+        if site.problem is not None:
+            yield f"  {site.problem.code}"
+        for origin in found.origins[id(site.call)]:
+            where = f"{_place(origin.module, origin.expr)}: {origin.module.text(origin.expr)}"
+            yield f"  lost: {where} ({origin.what})" if isinstance(origin, Lost) else f"  dataset: {where}"
+        for name, values in site.options.items():
+            yield f"  {name}: {' or '.join(site.module.text(value) for value in values)}"
+
+
+def _place(module: Module, node: ast.AST) -> str:
+    return str(module.span(node)) if hasattr(node, "lineno") else module.file.path
+
+
+def _effects(found: Found) -> Iterator[str]:
+    effects = Effects(found.resolver, found.kinds)
+    for module in found.program.modules.values():
+        for fact in effects.of(module, module.tree):
+            later = ", later, in what is made here" if fact.makes else ""
+            yield f"{_place(fact.module, fact.node)}: {fact.effect} {fact.what}{later}"
+
+
+def _plan(made: Plan) -> Iterator[str]:
+    for feed in made.feeds:
+        reason = "" if feed.code is None else f" {feed.code}: {'; '.join(feed.why)}"
+        yield f"feed {feed.name}: {feed.loader}, {feed.role}, {feed.status}{reason}"
+    worker = made.worker
+    for name in worker.future:
+        yield f"worker: from __future__ import {name}"
+    for fragment in worker.imports:
+        yield f"worker: imports {fragment}"
+    for names in worker.local_imports:
+        yield f"worker: from {names.module} import {', '.join(names.names)}"
+    for fragment in worker.definitions:
+        yield f"worker: defines {fragment}"
+    for builder in worker.builders:
+        yield from _builder(builder)
+    for handle in made.handles:
+        yield f"trainer: {handle.span} is {handle.residence}, to {handle.builder}({', '.join(handle.environment)})"
+    for loader in made.loaders:
+        given = f", feed={loader.feed}" if loader.explicit else ""
+        streams = "" if loader.streams is None else f", num_workers={loader.streams}"
+        yield f"trainer: {loader.call} is a loader of the runtime{given}{streams}"
+    for removal in made.removals:
+        yield f"trainer: without {removal.fragment}"
+    for note in made.notes:
+        yield f"note: {note.span} {note.what}: {note.why}"
+    for found in made.diagnostics:
+        yield f"finding: {found.span or made.script.path} {found.code} {dict(found.arguments)}"
+
+
+def _builder(builder: Builder) -> Iterator[str]:
+    yield f"worker: {builder.kind} {builder.name}: {builder.function}({', '.join(builder.environment)})"
+    if builder.globals:
+        yield f"  globals: {', '.join(builder.globals)}"
+    yield f"  stateless: {builder.stateless}; draws: {', '.join(builder.draws) or 'nothing'}"
+    for fragment in builder.body:
+        yield f"  body: {fragment}"
+    for name, span in (
+        ("result", builder.result),
+        ("collate_fn", builder.collate_fn),
+        ("worker_init_fn", builder.worker_init_fn),
+    ):
+        if span is not None:
+            yield f"  {name}: {span}"
+
+
+def _bundle(made: Plan) -> Iterator[str]:
+    for file in emit(made).files:
+        yield f"==> {file.name} <=="
+        yield file.content.decode(made.script.encoding if file.name.endswith("_trainer.py") else "utf-8", "replace")
