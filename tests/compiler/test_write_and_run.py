@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -129,11 +131,11 @@ sys.exit(leave(execute(Path(sys.argv[1]), sys.argv[2:], os.environ)))
 """
 
 
-def start(text: str, tmp_path: Path) -> subprocess.Popen[str]:
+def start(text: str, tmp_path: Path, **given) -> subprocess.Popen[str]:
     """A process that runs a trainer; its first line of output is the trainer's process number."""
     trainer = tmp_path / "trainer.py"
     trainer.write_text("import os, sys, signal\nprint(os.getpid(), flush=True)\n" + text)
-    return subprocess.Popen([sys.executable, "-c", RUN, str(trainer)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", RUN, str(trainer)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **given)
 
 
 WAIT = "signal.pause()\n"
@@ -170,3 +172,32 @@ def test_the_trainer_ends_with_a_killed_run(tmp_path: Path) -> None:
         assert int(process.stdout.readline()) != process.pid
         process.kill()
         assert process.stdout.read() == "", "the trainer was the last to hold the pipe"
+
+
+def test_ctrl_c_of_a_terminal_comes_once(tmp_path: Path) -> None:
+    text = f"""
+signal.signal(signal.SIGINT, lambda *_: print("interrupted", flush=True))
+def ended(*_):
+    print("ended", flush=True)
+    sys.exit(5)
+signal.signal(signal.SIGTERM, ended)
+print("ready", flush=True)
+while True:
+    {WAIT}"""
+    controller, terminal = os.openpty()
+
+    def own_terminal() -> None:
+        os.setsid()
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+    with start(text, tmp_path, stdin=terminal, preexec_fn=own_terminal) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert process.stdout.readline() == "ready\n"
+        os.write(controller, b"\x03")
+        assert process.stdout.readline() == "interrupted\n"
+        process.terminate()
+        assert process.stdout.read() == "ended\n"
+        assert process.wait() == 5
+    os.close(controller)
+    os.close(terminal)
