@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import enum
 import struct
 from typing import Any
@@ -69,8 +70,10 @@ class _Walk:
         if isinstance(a, (np.generic, np.dtype)):
             same = np.asarray(a).tobytes() == np.asarray(b).tobytes() if isinstance(a, np.generic) else a == b
             return None if same and getattr(a, "dtype", 0) == getattr(b, "dtype", 0) else f"{path}: {a!r} and {b!r}"
-        if type(a).__eq__ is object.__eq__ or hasattr(a, "__dataclass_fields__"):
+        if type(a).__eq__ is object.__eq__ or type(a).__name__ == "SimpleNamespace" or hasattr(a, "__dataclass_fields__"):
             return None
+        if isinstance(a, decimal.Decimal):
+            return None if str(a) == str(b) else f"{path}: {a!r} and {b!r}"
         return None if a == b else f"{path}: {a!r} and {b!r}"
 
     def attributes(self, a: Any, b: Any, path: str) -> str | None:
