@@ -34,6 +34,7 @@ DTYPES = (
     "int1 int2 int3 int4 int5 int6 int7 uint1 uint2 uint3 uint4 uint5 uint6 uint7"
 ).split()
 _KNOWN = [getattr(torch, name, None) for name in DTYPES]
+_QUANTIZED = frozenset(number for number, name in enumerate(DTYPES) if name.startswith("q"))
 _NUMBER = {dtype: number for number, dtype in enumerate(_KNOWN) if dtype is not None}
 # carries the bits of any dtype of that size through a copy
 _CARRIER = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}
@@ -222,6 +223,8 @@ def _get_strided(r: Reader) -> torch.Tensor:
         raise damaged("a tensor with a negative or huge size")
     if bool(flags & EMPTY) != (0 in sizes):
         raise damaged("a tensor that is not as empty as it says")
+    if bool(flags & QUANTIZED) != (number in _QUANTIZED):  # torch would crash
+        raise damaged("a quantized tensor of a plain dtype, or the reverse")
     if flags & QUANTIZED:
         tensor = _quantized(r, dtype, segment, offset, sizes, strides, bool(flags & EMPTY))
     elif flags & EMPTY:

@@ -18,6 +18,7 @@ from .codec_classes import class_names
 from .errors import CodecError
 
 U32 = wire.U32.pack
+_WIDEST = 16  # largest alignment of any dtype
 Put = Callable[["Writer", Any], None]
 
 ATOMS: dict[type, Put] = {}  # values without identity
@@ -87,7 +88,7 @@ class Region:
         self.nbytes = nbytes
         self.owner = owner
         self.place = place  # of the segment number in the tree: u32 segment, u64 offset
-        self.base = base  # address of the storage
+        self.base = base  # address of the storage, as far as known
         self.itemsize = itemsize
         self.compact = compact  # makes a dense copy instead, worth it when the range has large gaps and nothing else shares it
 
@@ -272,16 +273,17 @@ def place_group(out: bytearray, group: list[Region], segments: list[memoryview])
     if len(group) == 1 and group[0].compact is not None:
         group = [group[0].compact()]
     start = group[0].address
+    lead = 0
     if any((region.address - start) % region.itemsize for region in group):
-        # an overlap of types of different size: their common storage is aligned for all of them
-        start = group[0].base
-    stray = [region for region in group if (region.address - start) % region.itemsize]
+        lead = start % _WIDEST  # types of different size overlap: a few bytes before align them all, at the price of a copy
+    stray = [region for region in group if (region.address - start + lead) % region.itemsize]
     kept = [region for region in group if region not in stray]
     if kept:
         end = max(region.address + region.nbytes for region in kept)
         for region in kept:
-            wire.SEGMENT_PLACE.pack_into(out, region.place, len(segments), region.address - start)
-        segments.append(memory(start, end - start, [region.owner for region in kept]))
+            wire.SEGMENT_PLACE.pack_into(out, region.place, len(segments), region.address - start + lead)
+        view = memory(start, end - start, [region.owner for region in kept])
+        segments.append(memoryview(bytes(lead) + bytes(view)) if lead else view)
     for region in stray:
         wire.SEGMENT_PLACE.pack_into(out, region.place, len(segments), 0)
         segments.append(memory(region.address, region.nbytes, region.owner))
