@@ -1,0 +1,93 @@
+"""Builders: the functions of a worker program that make a dataset, or the functions that go with a loader.
+
+@splitter_runtime.dataset("train", stateless=True)
+def train(args): return ImageFolder(args.data)
+
+@splitter_runtime.loader("train")
+def train_loader(): return splitter_runtime.Loader(collate_fn=pad)
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Loader:
+    """What a loader needs besides its dataset; None stands for torch's own default."""
+
+    collate_fn: Callable[..., Any] | None = None
+    worker_init_fn: Callable[[int], object] | None = None
+
+
+@dataclass(frozen=True)
+class Builder:
+    """A decorated function; `stateless` is None when it isn't known."""
+
+    name: str
+    function: Callable[..., Any]
+    stateless: bool | None
+    globals: tuple[str, ...]
+
+    def build(self, environment: Mapping[str, object]) -> Any:
+        """Call the function with its environment: dotted names become namespaces. TypeError when a root is missing."""
+        roots = namespaces(environment)
+        for name in self.globals:
+            if name in roots:
+                self.function.__globals__[name] = roots[name]
+        parameters = inspect.signature(self.function).parameters
+        return self.function(**{name: value for name, value in roots.items() if name in parameters})
+
+
+@dataclass
+class Program:
+    """The builders of the worker program in this process."""
+
+    datasets: dict[str, Builder] = field(default_factory=dict)
+    loaders: dict[str, Builder] = field(default_factory=dict)
+
+
+PROGRAM = Program()
+
+
+def namespaces(environment: Mapping[str, object]) -> dict[str, object]:
+    """{"args.data": 1, "args.opt.lr": 2, "n": 3} -> {"args": namespace(data=1, opt=namespace(lr=2)), "n": 3}."""
+    roots: dict[str, object] = {}
+    for name, value in environment.items():
+        first, *rest = name.split(".")
+        if not rest:
+            roots[first] = value
+            continue
+        space = roots.setdefault(first, SimpleNamespace())
+        for part in rest[:-1]:
+            if not hasattr(space, part):
+                setattr(space, part, SimpleNamespace())
+            space = getattr(space, part)
+        setattr(space, rest[-1], value)
+    return roots
+
+
+def dataset(name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = ()) -> Callable[[_F], _F]:
+    """Declare the builder of a dataset. Its parameters are the roots of its environment's names, but for those in `globals`."""
+
+    def declare(function: _F) -> _F:
+        PROGRAM.datasets[name] = Builder(name, function, stateless, globals)
+        return function
+
+    return declare
+
+
+def loader(name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = ()) -> Callable[[_F], _F]:
+    """Declare the builder of a loader's functions; it returns a Loader."""
+
+    def declare(function: _F) -> _F:
+        PROGRAM.loaders[name] = Builder(name, function, stateless, globals)
+        return function
+
+    return declare

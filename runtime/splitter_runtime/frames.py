@@ -1,0 +1,151 @@
+"""Frames: what trainer, templates and streams say to each other inside the bytes of a channel (see feed.proto).
+
+    parts = pack(Kind.ITEM, 7, encode(batch))     # a list of buffers, nothing copied
+    for frame in assembler.feed(chunk): ...       # chunks of any size in, whole frames out
+
+No I/O here, and no torch until a payload arrives.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .codec import DEFAULT_LIMITS, Encoded, Limits, decode, encode, payload_size
+from .errors import CodecError
+
+PREFIX = struct.Struct("<2sBBIQQ")
+MAGIC, VERSION = b"SF", 1
+CHUNK = 1 << 20  # bytes of a channel in one message
+
+Buffer: TypeAlias = "bytes | bytearray | memoryview"
+
+
+class Kind(enum.IntEnum):
+    """What a frame is; feed.proto says more about each."""
+
+    CONTEXT = 1
+    CALL = 2
+    OPEN = 3
+    INDEX = 4
+    RESUME = 5
+    DONE = 6
+    FINISH = 7
+    OUTPUT = 16
+    STATES = 17
+    RESULT = 18
+    MARKED = 19
+    RAISED = 20
+    DREW = 21
+    ITEM = 22
+    STOP = 23
+    FAULT = 24
+    RESUMED = 25
+    BYE = 26
+
+
+LAST_OF_CALL = frozenset({Kind.RESULT, Kind.MARKED, Kind.RAISED, Kind.DREW})
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame. `payload` is the one allocation that the tensors of the value will be views of."""
+
+    kind: Kind
+    number: int
+    header: bytes
+    payload: Buffer
+
+    @property
+    def value(self) -> Any:
+        """The value that the frame carries, None for none. CodecError when it is damaged."""
+        return decode(self.header, self.payload) if self.header else None  # type: ignore[arg-type]
+
+
+def pack(kind: Kind, number: int = 0, encoded: Encoded | None = None) -> list[Buffer]:
+    """The buffers that make up one frame, to be written one after another."""
+    if encoded is None:
+        return [PREFIX.pack(MAGIC, VERSION, kind, 0, 0, number)]
+    prefix = PREFIX.pack(MAGIC, VERSION, kind, len(encoded.header), encoded.nbytes, number)
+    return [prefix + encoded.header, *encoded.parts()]
+
+
+def pack_value(kind: Kind, number: int, value: object, name: str = "value") -> list[Buffer]:
+    """pack() of a value. CodecError, which names the place in the value, when it can't be sent."""
+    return pack(kind, number, encode(value, name=name))
+
+
+def chunks(parts: list[Buffer]) -> Iterator[bytes]:
+    """The same bytes in pieces of at most CHUNK."""
+    if sum(len(part) for part in parts) <= CHUNK:
+        yield b"".join(parts)
+        return
+    for part in parts:
+        view = memoryview(part).cast("B")
+        for start in range(0, len(view), CHUNK):
+            yield bytes(view[start : start + CHUNK])
+
+
+def allocate(size: int) -> memoryview:
+    """`size` bytes of fresh memory, aligned and not zeroed, as torch takes it for its own tensors."""
+    if size == 0:
+        return memoryview(bytearray())
+    import torch
+
+    memory: Any = torch.empty(size, dtype=torch.uint8).numpy()
+    return memoryview(memory)
+
+
+class Assembler:
+    """Puts the frames of one channel together again. Every payload is copied once, from the chunks into its allocation."""
+
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, take: Callable[[int], memoryview] = allocate) -> None:
+        self._limits, self._take = limits, take
+        self._pending = bytearray()  # of prefix and header
+        self._frame: Frame | None = None  # waits for its payload
+        self._filled = 0
+
+    def feed(self, chunk: Buffer) -> Iterator[Frame]:
+        """Frames that are complete with this chunk. CodecError on bytes that are no frames or sizes above the limits."""
+        rest = memoryview(chunk)
+        while len(rest):
+            if self._frame is None:
+                rest = self._start(rest)
+            else:
+                rest = self._fill(self._frame, rest)
+            if self._frame is not None and self._filled == len(self._frame.payload):
+                frame, self._frame = self._frame, None
+                yield frame
+
+    def _start(self, rest: memoryview) -> memoryview:
+        """Take prefix and header; sets self._frame once both are there."""
+        wanted = PREFIX.size
+        if len(self._pending) >= PREFIX.size:
+            wanted += PREFIX.unpack_from(self._pending)[3]
+        missing = wanted - len(self._pending)
+        self._pending += rest[:missing]
+        rest = rest[missing:]
+        if len(self._pending) < PREFIX.size:
+            return rest
+        magic, version, kind, header_size, size, number = PREFIX.unpack_from(self._pending)
+        if magic != MAGIC or version != VERSION:
+            raise CodecError.of("R110", why="a frame does not start where it should")
+        if header_size > self._limits.max_header:
+            raise CodecError.of("R112", what="the header", size=header_size, limit=self._limits.max_header)
+        if len(self._pending) == PREFIX.size + header_size:
+            header = bytes(self._pending[PREFIX.size :])
+            expected = payload_size(header, limits=self._limits) if header else 0
+            if size != expected:
+                raise CodecError.of("R114", size=size, expected=expected)
+            self._pending.clear()
+            self._frame, self._filled = Frame(Kind(kind), number, header, self._take(size)), 0
+        return rest
+
+    def _fill(self, frame: Frame, rest: memoryview) -> memoryview:
+        piece = rest[: len(frame.payload) - self._filled]
+        frame.payload[self._filled : self._filled + len(piece)] = piece  # type: ignore[index]
+        self._filled += len(piece)
+        return rest[len(piece) :]

@@ -1,0 +1,102 @@
+"""Messages of feed.proto to bytes and back, with few copies for `Data`, which is nearly all there is.
+
+`Data` is written and read by hand, byte for byte as protobuf does it; protobuf would copy the body twice more on each side.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from . import feed_pb2 as pb
+from .frames import Buffer
+
+SESSION = "/splitter.v1.Feed/Session"
+PROTOCOL = 1
+# Proxies are for reaching the internet; a worker is never behind one. Pings find a machine that went away without a word.
+OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.max_receive_message_length", 8 << 20),
+    ("grpc.max_send_message_length", 8 << 20),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.max_pings_without_data", 0),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
+)
+_DATA = 0x1A  # field 3 of FromTrainer and of FromWorker, a message
+
+
+@dataclass(frozen=True)
+class Data:
+    """Some bytes of a channel."""
+
+    channel: int
+    body: Buffer
+
+
+ToWorker: TypeAlias = "Data | pb.FromTrainer"
+ToTrainer: TypeAlias = "Data | pb.FromWorker"
+
+
+def _varint(number: int) -> bytes:
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = raw[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number, at
+
+
+def dump(message: ToWorker | ToTrainer) -> bytes:
+    """Bytes of a message, the same as protobuf would write."""
+    if not isinstance(message, Data):
+        return message.SerializeToString()
+    inner = b"\x08" + _varint(message.channel) + b"\x12" + _varint(len(message.body))
+    return b"".join((b"\x1a", _varint(len(inner) + len(message.body)), inner, message.body))
+
+
+def _load_data(raw: bytes) -> Data | None:
+    """The Data in `raw` when it has the form that dump() gives it."""
+    try:
+        if raw[0] != _DATA:
+            return None
+        size, at = _read_varint(raw, 1)
+        if at + size != len(raw) or raw[at] != 0x08:
+            return None
+        channel, at = _read_varint(raw, at + 1)
+        if raw[at] != 0x12:
+            return None
+        size, at = _read_varint(raw, at + 1)
+        return Data(channel, memoryview(raw)[at:]) if at + size == len(raw) else None
+    except IndexError:
+        return None
+
+
+def load_from_trainer(raw: bytes) -> ToWorker:
+    """Message of a trainer. DecodeError when it is none."""
+    data = _load_data(raw)
+    if data is not None:
+        return data
+    message = pb.FromTrainer.FromString(raw)
+    return Data(message.data.channel, message.data.body) if message.WhichOneof("kind") == "data" else message
+
+
+def load_from_worker(raw: bytes) -> ToTrainer:
+    """Message of a worker. DecodeError when it is none."""
+    data = _load_data(raw)
+    if data is not None:
+        return data
+    message = pb.FromWorker.FromString(raw)
+    return Data(message.data.channel, message.data.body) if message.WhichOneof("kind") == "data" else message
