@@ -1,0 +1,81 @@
+"""What belongs to the whole process and must be the same on both sides: generator states, and settings such as the default dtype.
+
+states()            {"torch": bytes, "numpy": bytes, "random": bytes}
+set_states({...})   any of them
+settings(local=True), apply_settings({...})
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+_RANDOM = struct.Struct("<i625Iqd")  # version, internal state, has gauss_next, gauss_next
+_NUMPY = struct.Struct("<iid")  # position, has_gauss, cached_gaussian; then 624 words
+
+
+def states() -> dict[str, bytes]:
+    """States of the three generators that data loading code draws from."""
+    version, words, gauss = random.getstate()
+    # A bit generator other than the default one has no state in this form; the assertion names it.
+    name, keys, position, has_gauss, cached = np.random.get_state()
+    assert name == "MT19937", f"numpy's global bit generator is {name}, only MT19937 can be carried over"
+    return {
+        "torch": torch.get_rng_state().numpy().tobytes(),
+        "numpy": _NUMPY.pack(position, has_gauss, cached) + np.asarray(keys, "<u4").tobytes(),
+        "random": _RANDOM.pack(version, *words, gauss is not None, gauss or 0.0),
+    }
+
+
+def set_states(new: Mapping[str, bytes]) -> None:
+    """Set the generators that are named, and no other."""
+    if "torch" in new:
+        torch.set_rng_state(torch.frombuffer(bytearray(new["torch"]), dtype=torch.uint8))
+    if "numpy" in new:
+        position, has_gauss, cached = _NUMPY.unpack_from(new["numpy"])
+        keys = np.frombuffer(new["numpy"], "<u4", offset=_NUMPY.size)
+        np.random.set_state(("MT19937", keys, position, has_gauss, cached))
+    if "random" in new:
+        version, *words, has_gauss, gauss = _RANDOM.unpack(new["random"])
+        random.setstate((version, tuple(words), gauss if has_gauss else None))
+
+
+def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """What of `new` isn't the same in `old`."""
+    return {name: value for name, value in new.items() if name not in old or old[name] != value}
+
+
+def settings(*, local: bool) -> dict[str, Any]:
+    """Settings of this process that can change what data loading code computes. With `local`, those of this machine too."""
+    found: dict[str, Any] = {
+        "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
+        "grad": torch.is_grad_enabled(),
+        "threads": torch.get_num_threads(),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+        "deterministic_warn_only": torch.is_deterministic_algorithms_warn_only_enabled(),
+    }
+    if local:
+        found["folder"] = os.getcwd()
+    return found
+
+
+def apply_settings(new: Mapping[str, Any]) -> None:
+    """Make this process's settings those. OSError when the folder isn't there."""
+    here = settings(local="folder" in new)
+    different = changes(here, new)
+    if "default_dtype" in different:
+        torch.set_default_dtype(getattr(torch, different["default_dtype"]))
+    if "grad" in different:
+        torch.set_grad_enabled(different["grad"])
+    if "threads" in different:
+        torch.set_num_threads(different["threads"])
+    if "deterministic" in different or "deterministic_warn_only" in different:
+        torch.use_deterministic_algorithms(new["deterministic"], warn_only=new["deterministic_warn_only"])
+    if "folder" in different:
+        os.chdir(different["folder"])

@@ -1,0 +1,103 @@
+"""Small pieces of Linux that the worker's processes stand on: dying with the parent, exit statuses, passing descriptors, writing."""
+
+from __future__ import annotations
+
+import array
+import ctypes
+import os
+import select
+import signal
+import socket
+from collections.abc import Sequence
+
+from .frames import Buffer
+
+_PR_SET_PDEATHSIG = 1
+_IOV_MAX = 1024
+_PIPE_SIZE = 1 << 20
+_F_SETPIPE_SZ = 1031
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel kill this process when its parent `parent` ends, however it ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the request was made
+        os._exit(1)
+
+
+def wide_pipe() -> tuple[int, int]:
+    """A pipe that takes a MiB at once where the system allows it, which saves most of the switching between processes."""
+    import fcntl
+
+    reader, writer = os.pipe()
+    try:
+        fcntl.fcntl(writer, _F_SETPIPE_SZ, _PIPE_SIZE)
+    except PermissionError:
+        pass  # the user's pages for pipes are used up: the usual size works too
+    return reader, writer
+
+
+def write_all(descriptor: int, parts: Sequence[Buffer]) -> None:
+    """Write all the buffers, one after another. BrokenPipeError when nobody reads any more."""
+    views = [memoryview(part).cast("B") for part in parts if len(part)]
+    first = 0
+    while first < len(views):
+        written = os.writev(descriptor, views[first : first + _IOV_MAX])
+        while first < len(views) and written >= len(views[first]):
+            written -= len(views[first])
+            first += 1
+        if written:
+            views[first] = views[first][written:]
+
+
+def send_with(sock: socket.socket, body: Buffer, descriptors: Sequence[int]) -> None:
+    """Send all of `body`; the descriptors travel with its first byte."""
+    rights = array.array("i", descriptors)
+    sent = sock.sendmsg([body], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+    if sent < len(body):
+        sock.sendall(memoryview(body)[sent:])
+
+
+def receive_with(sock: socket.socket, size: int, room: int = 16) -> tuple[bytes, list[int]]:
+    """Receive up to `size` bytes, and the descriptors that came along. b"" at the end."""
+    rights = array.array("i")
+    body, ancillary, _, _ = sock.recvmsg(size, socket.CMSG_SPACE(room * rights.itemsize), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            rights.frombytes(data[: len(data) - len(data) % rights.itemsize])
+    return body, list(rights)
+
+
+def readable(descriptor: int, seconds: float | None) -> bool:
+    """Wait until there is something to read (or the end); False after `seconds`, None for no limit."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(None if seconds is None else max(0, int(seconds * 1000))))
+
+
+def status_text(status: int) -> str:
+    """A wait status in words."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        try:
+            return f"killed by {signal.Signals(number).name}"
+        except ValueError:
+            return f"killed by signal {number}"
+    return f"exit status {os.WEXITSTATUS(status)}"
+
+
+def how_it_ended(handle: int, pid: int, seconds: float) -> str:
+    """How the process `pid`, no child of this one, ended; waits up to `seconds` for it. `handle` is its pidfd.
+
+    The kernel keeps the wait status of a process that its parent hasn't waited for in /proc; the parent may be busy with the
+    user's code and not get to it.
+    """
+    if not readable(handle, seconds):
+        return "it closed its connection"
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return "it ended"
+    return status_text(int(fields[-1])) if fields[0] in (b"Z", b"X") else "it ended"

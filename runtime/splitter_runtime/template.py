@@ -1,0 +1,224 @@
+"""The template: the process that has built the datasets and stands for the script's main process.
+
+It carries out calls in the order in which they come, each with the trainer's generator states, and forks streams. It has no thread of
+its own and no gRPC. It dies with the launcher, and leaves as a Python program does when its input ends.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import multiprocessing
+import os
+import socket
+import sys
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import Dataset, IterableDataset, _utils
+from torch.utils.data.dataloader import _DatasetKind
+from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
+
+from . import ambient
+from .builders import PROGRAM, Loader
+from .errors import ConfigError
+from .failures import record_exception
+from .frames import CHUNK, Assembler, Frame, Kind, pack, pack_value
+from .processes import receive_with, write_all
+from .stream import LINES, Outlet, Place, redirect, run_stream
+from .trees import rebuild
+
+create_fetcher: Callable[..., Any] = _DatasetKind.create_fetcher
+
+SPECIAL_METHODS = (
+    "__len__", "__getitem__", "__getitems__", "__setitem__", "__delitem__", "__contains__", "__iter__", "__next__", "__call__", "__bool__",
+    "__enter__", "__exit__",
+)  # fmt: skip
+
+
+class Template:
+    """Objects of one session, and the calls on them. Numbers are given by the trainer."""
+
+    def __init__(self, outlet: Outlet) -> None:
+        self._outlet = outlet
+        self._objects: dict[int, Any] = {}  # datasets, and iterators over them
+        self._names: dict[int, str] = {}
+        self._loaders: dict[int, Loader] = {}
+        self._fetchers: dict[int, Any] = {}
+        self._bound: dict[int, tuple[int, Any]] = {}  # loader -> number of its newest iterator, and the dataset of that
+        self._states = ambient.states()
+        self._calls: dict[str, Callable[..., tuple[Kind, Any, str]]] = {
+            "construct": self._construct,
+            "loader": self._loader,
+            "fetcher": self._fetcher,
+            "fetch": self._fetch,
+            "getattr": self._getattr,
+            "setattr": self._setattr,
+            "delattr": self._delattr,
+            "call": self._call_method,
+            "text": self._text,
+            "drop": self._drop,
+        }
+        self._consoles = redirect(outlet, (LINES, LINES))
+
+    # What the trainer asks for
+
+    def context(self, frame: Frame) -> None:
+        """Take over generator states and settings of the trainer."""
+        new = frame.value
+        ambient.apply_settings(new["settings"])
+        ambient.set_states(new["states"])
+        self._states.update(new["states"])
+
+    def call(self, frame: Frame) -> None:
+        """Carry out one call and answer it."""
+        number = frame.number
+        for console in self._consoles:
+            console.number = number
+        name, fresh, peek, arguments = frame.value
+        try:
+            kind, value, label = self._calls[name](fresh, *arguments)
+            parts = pack_value(kind, number, value, name=label)
+        except BaseException as error:  # whatever the user's code raises, the trainer raises
+            parts = pack_value(Kind.RAISED, number, record_exception(error))
+        sys.stdout.flush()
+        sys.stderr.flush()
+        after = ambient.states()
+        changed = ambient.changes(self._states, after)
+        if changed and peek:
+            ambient.set_states({name: self._states[name] for name in changed})
+            self._outlet.send(pack(Kind.DREW, number))
+            return
+        if changed:
+            self._states = after
+            self._outlet.send(pack_value(Kind.STATES, number, changed))
+        self._outlet.send(parts)
+
+    def open(self, frame: Frame, place: Place) -> None:
+        """Fork a stream, as torch forks a worker."""
+        given = frame.value
+        number, iteration = given["loader"], given["iteration"]
+        if self._bound.get(number, (None, None))[0] != iteration:
+            self._bound[number] = (iteration, rebuild(given["dataset"], self._objects))
+        dataset = self._bound[number][1]
+        arguments = (place, dataset, self._loaders[number], given["order"])
+        # A fork of multiprocessing's, so that what the user's code asks multiprocessing about itself is as in the script.
+        multiprocessing.get_context("fork").Process(target=run_stream, args=arguments, daemon=True).start()
+
+    # Calls: each returns the kind of its answer, the value, and the name of the value in error messages
+
+    def _construct(self, fresh: int, feed: str, environment: dict[str, Any]) -> tuple[Kind, Any, str]:
+        if feed not in PROGRAM.datasets:
+            raise ConfigError.of("R601", what=f"the worker program has no dataset {feed!r}, it has {sorted(PROGRAM.datasets)}")
+        made = PROGRAM.datasets[feed].build({name: rebuild(value, self._objects) for name, value in environment.items()})
+        if isinstance(made, (IterDataPipe, MapDataPipe)):
+            raise ConfigError.of("R601", what=f"{feed} is a DataPipe; the runtime takes datasets only")
+        self._objects[fresh], self._names[fresh] = made, feed
+        return Kind.RESULT, _description(made), feed
+
+    def _loader(self, fresh: int, feed: str | None, environment: dict[str, Any]) -> tuple[Kind, Any, str]:
+        made: object = Loader()
+        if feed is not None:
+            if feed not in PROGRAM.loaders:
+                raise ConfigError.of("R601", what=f"the worker program has no loader {feed!r}, it has {sorted(PROGRAM.loaders)}")
+            made = PROGRAM.loaders[feed].build({name: rebuild(value, self._objects) for name, value in environment.items()})
+        if not isinstance(made, Loader):
+            raise ConfigError.of("R601", what=f"the loader builder {feed!r} returned {type(made).__name__}, not splitter_runtime.Loader")
+        self._loaders[fresh] = made
+        return Kind.RESULT, (made.collate_fn is not None, made.worker_init_fn is not None), "loader"
+
+    def _fetcher(self, fresh: int, loader: int, dataset: Any, kind: int, auto_collation: bool, drop_last: bool) -> tuple[Kind, Any, str]:
+        default = _utils.collate.default_collate if auto_collation else _utils.collate.default_convert
+        collate = self._loaders[loader].collate_fn or default
+        real = rebuild(dataset, self._objects)
+        self._fetchers[fresh] = create_fetcher(kind, real, auto_collation, collate, drop_last)
+        return Kind.RESULT, None, "fetcher"
+
+    def _fetch(self, fresh: int, fetcher: int, index: Any) -> tuple[Kind, Any, str]:
+        return Kind.RESULT, self._fetchers[fetcher].fetch(index), "batch"
+
+    def _getattr(self, fresh: int, number: int, name: str) -> tuple[Kind, Any, str]:
+        value = getattr(self._objects[number], name)
+        if inspect.isroutine(value) or isinstance(value, functools.partial):
+            return Kind.MARKED, ("method",), name
+        return self._answer(fresh, value, f"{self._names[number]}.{name}")
+
+    def _setattr(self, fresh: int, number: int, name: str, value: Any) -> tuple[Kind, Any, str]:
+        setattr(self._objects[number], name, rebuild(value, self._objects))
+        return Kind.RESULT, None, name
+
+    def _delattr(self, fresh: int, number: int, name: str) -> tuple[Kind, Any, str]:
+        delattr(self._objects[number], name)
+        return Kind.RESULT, None, name
+
+    def _call_method(self, fresh: int, number: int, name: str, args: Any, kwargs: Any) -> tuple[Kind, Any, str]:
+        target = self._objects[number]
+        args, kwargs = rebuild(args, self._objects), rebuild(kwargs, self._objects)
+        value = iter(target) if name == "__iter__" else getattr(target, name)(*args, **kwargs)
+        return self._answer(fresh, value, f"{self._names[number]}.{name}()")
+
+    def _text(self, fresh: int, number: int, how: str) -> tuple[Kind, Any, str]:
+        target = self._objects[number]
+        return Kind.RESULT, repr(target) if how == "repr" else str(target), how
+
+    def _drop(self, fresh: int, number: int) -> tuple[Kind, Any, str]:
+        for table in (self._objects, self._names, self._loaders, self._fetchers, self._bound):
+            table.pop(number, None)
+        return Kind.RESULT, None, "drop"
+
+    def _answer(self, fresh: int, value: Any, label: str) -> tuple[Kind, Any, str]:
+        """A value as it is; datasets and iterators stay here, and the trainer gets a handle."""
+        for number, known in self._objects.items():
+            if known is value:
+                return Kind.MARKED, ("handle", number), label
+        if isinstance(value, Dataset):
+            self._objects[fresh], self._names[fresh] = value, label
+            return Kind.MARKED, ("dataset", fresh, _description(value)), label
+        if isinstance(value, Iterator):
+            self._objects[fresh], self._names[fresh] = value, label
+            return Kind.MARKED, ("iterator", fresh), label
+        return Kind.RESULT, value, label
+
+
+def _description(made: Any) -> dict[str, Any]:
+    """What a handle must know to look like the dataset that it stands for."""
+    # Not hasattr(type(made), ...): that would find type's own __call__.
+    methods = [name for name in SPECIAL_METHODS if any(name in vars(kind) for kind in type(made).__mro__)]
+    if hasattr(made, "__getitems__") and "__getitems__" not in methods:
+        methods.append("__getitems__")
+    return {"type": type(made).__name__, "iterable": isinstance(made, IterableDataset), "methods": methods}
+
+
+def run_template(input_descriptor: int, output: int) -> None:
+    """Body of a template process; returns when the session ends."""
+    source = socket.socket(fileno=input_descriptor)
+    write_all(output, [os.getpid().to_bytes(4, "little")])
+    template, assembler = Template(Outlet(output)), Assembler()
+    descriptors: deque[int] = deque()
+    own = (source.fileno(), output)
+    while True:
+        chunk, passed = receive_with(source, CHUNK)
+        if not chunk:
+            return
+        descriptors.extend(passed)
+        for frame in assembler.feed(chunk):
+            if frame.kind is Kind.CONTEXT:
+                template.context(frame)
+            elif frame.kind is Kind.CALL:
+                template.call(frame)
+            else:
+                source_of_stream = socket.socket(fileno=descriptors.popleft())
+                _open(template, frame, Place(os.getpid(), source_of_stream, descriptors.popleft(), own))
+
+
+def _open(template: Template, frame: Frame, place: Place) -> None:
+    try:
+        template.open(frame, place)
+    except Exception:
+        # The channel closes without a stream, which the trainer reports; the reason can only go to this worker's log.
+        traceback.print_exc(file=sys.__stderr__)
+    finally:
+        place.source.close()
+        os.close(place.output)
