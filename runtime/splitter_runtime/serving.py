@@ -1,0 +1,209 @@
+"""serve(): the command line of a worker program, and its life.
+
+    python train_worker.py --listen HOST:PORT [--processes N] [--token-file F] [--tls-cert F --tls-key F [--tls-ca F]] [--insecure]
+
+Main process -> launcher -> a template for each session -> streams. The main thread forks the launcher, starts gRPC, and waits for a
+signal (the first ends sessions in order, the second ends everything at once), for the launcher to end, or, in a trainer's own pool, for the
+trainer to end (its end of the lifeline closes). Whatever the reason, nothing is left behind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import socket
+import sys
+import threading
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from .builders import PROGRAM
+from .launcher import Launcher
+from .manifest import Lines, welcome
+from .template import run_template
+
+LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:", "unix-abstract:")
+
+
+def fail(reason: str) -> NoReturn:
+    """Bad input: one line, exit status 2."""
+    print(f"{os.path.basename(sys.argv[0])}: {reason}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
+    parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="address to listen on; port 0 takes a free one")
+    parser.add_argument("--processes", type=int, default=os.cpu_count(), metavar="N", help="streams to run at once (default: CPUs)")
+    parser.add_argument("--token-file", metavar="F", help="file with the token that trainers must show")
+    parser.add_argument("--tls-cert", metavar="F", help="certificate chain of this worker, PEM")
+    parser.add_argument("--tls-key", metavar="F", help="its private key, PEM")
+    parser.add_argument("--tls-ca", metavar="F", help="accept only trainers with a certificate of this authority")
+    parser.add_argument("--insecure", action="store_true", help="let anybody who reaches the address use this worker")
+    parser.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # descriptor of a socket to the trainer that started this
+    return parser.parse_args()
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        fail(f"can't read the {what} {path}: {error.strerror}")
+
+
+def _token(options: argparse.Namespace, lifeline: socket.socket | None) -> str | None:
+    if lifeline is not None:
+        return lifeline.makefile("r").readline().strip()
+    if options.token_file is None:
+        return None
+    try:
+        token = _read(options.token_file, "token file").decode("ascii").strip()
+    except UnicodeDecodeError:
+        fail(f"the token file {options.token_file} has other than ASCII characters")
+    return token or fail(f"the token file {options.token_file} is empty")
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.processes < 1:
+        fail("--processes must be at least 1")
+    if bool(options.tls_cert) != bool(options.tls_key):
+        fail("--tls-cert and --tls-key go together")
+    if options.tls_ca and not options.tls_cert:
+        fail("--tls-ca needs --tls-cert and --tls-key")
+    unix = options.listen.startswith(("unix:", "unix-abstract:"))
+    if not unix and not options.listen.rpartition(":")[2].isdigit():
+        fail(f"--listen takes HOST:PORT, not {options.listen}")
+    if not unix:
+        _check_free(options.listen)
+    if not options.listen.startswith(LOOPBACK) and not (options.token_file or options.insecure):
+        fail(f"{options.listen} can be reached from other machines: give --token-file, or --insecure to let everybody in")
+
+
+def _check_free(address: str) -> None:
+    """gRPC would say that an address is taken in several lines; ask before it does."""
+    host, _, port = address.rpartition(":")
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            host.strip("[]") or None, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+    except (OSError, OverflowError) as error:
+        fail(f"can't listen on {address}: {getattr(error, 'strerror', None) or error}")
+
+
+def _credentials(options: argparse.Namespace) -> Any:
+    import grpc
+
+    if not options.tls_cert:
+        return None
+    pair = (_read(options.tls_key, "key"), _read(options.tls_cert, "certificate"))
+    authority = _read(options.tls_ca, "certificate authority") if options.tls_ca else None
+    return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
+
+
+class Server:
+    """gRPC server with the Feed and health services, bound and started."""
+
+    def __init__(self, options: argparse.Namespace, token: str | None, launcher: Launcher, message: Any) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        import grpc
+        from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+        from .wire import OPTIONS
+        from .worker import Host
+
+        self._host = Host(launcher, message, token)
+        self._server = grpc.server(
+            ThreadPoolExecutor(max_workers=256, thread_name_prefix="splitter-session"), options=(*OPTIONS, ("grpc.so_reuseport", 0))
+        )
+        self._server.add_generic_rpc_handlers((self._host,))
+        self._health = health.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
+        for service in ("", "splitter.v1.Feed"):
+            self._health.set(service, health_pb2.HealthCheckResponse.SERVING)
+        credentials = _credentials(options)
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(options.listen)
+            else:
+                port = self._server.add_secure_port(options.listen, credentials)
+        except RuntimeError:
+            fail(f"can't listen on {options.listen}: the address is taken or not this machine's")
+        self._server.start()
+        unix = options.listen.startswith(("unix:", "unix-abstract:"))
+        self.address = options.listen if unix else f"{options.listen.rpartition(':')[0]}:{port}"
+
+    def stop(self) -> None:
+        """End sessions, in order, within a few seconds."""
+        self._health.enter_graceful_shutdown()
+        self._host.stop()
+        self._server.stop(grace=5).wait()
+
+
+def _watch_launcher(pid: int, over: threading.Event, status: list[int]) -> None:
+    os.waitpid(pid, 0)
+    if not over.is_set():
+        print("the launcher process ended; this worker can't go on", file=sys.stderr)
+        status.append(1)
+        over.set()
+
+
+def _watch_trainer(lifeline: socket.socket, launcher: Launcher) -> None:
+    while lifeline.recv(64):
+        pass
+    launcher.kill()
+    os._exit(0)
+
+
+def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = (), paths: tuple[str, ...] = ()) -> None:
+    """Run this program as a worker until it is told to end; SystemExit in every case.
+
+    `lines` says where the program's lines come from: (first line here, first line there, number of lines[, file]), the file being
+    `script` when it isn't given. `paths` are folders, relative to the program, where modules that builders import are.
+    """
+    program = sys._getframe(1).f_code.co_filename
+    for path in reversed(paths):
+        sys.path.insert(1, os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(program)), path)))
+    options = _arguments()
+    lifeline = socket.socket(fileno=options.lifeline) if options.lifeline is not None else None
+    _check(options)
+    token = _token(options, lifeline)
+    over = threading.Event()
+    launcher = Launcher(run_template)
+    # From here on there are threads; nothing may fork in this process any more.
+    if lifeline is not None:
+        threading.Thread(target=_watch_trainer, args=(lifeline, launcher), daemon=True).start()
+    status: list[int] = []
+    threading.Thread(target=_watch_launcher, args=(launcher.pid, over, status), daemon=True).start()
+    places = tuple(Lines(part[0], part[1], part[2], part[3] if len(part) > 3 else script) for part in lines)
+    message = welcome(digest, PROGRAM, program, places, options.processes)
+    try:
+        server = Server(options, token, launcher, message)
+    except SystemExit:
+        over.set()
+        launcher.kill()
+        raise
+
+    def end(number: int, frame: FrameType | None) -> None:
+        if over.is_set():
+            launcher.kill()
+            os._exit(128 + number)
+        over.set()
+
+    signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGINT, end)
+    if lifeline is not None:
+        lifeline.sendall(b"ready\n")
+    else:
+        print(f"listening on {server.address}", file=sys.stderr, flush=True)
+    over.wait()
+    server.stop()
+    launcher.kill()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status[0] if status else 0)
