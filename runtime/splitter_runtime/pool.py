@@ -1,0 +1,134 @@
+"""Where workers come from: processes on this machine, or a fixed list of addresses.
+
+    parse("local:2")               -> (Place(local), Place(local))
+    parse("cpu1:7077,local")       -> (Place("cpu1:7077"), Place(local))
+    LocalWorker(program, folder)   starts one; .endpoint() waits until it listens; .close() ends it
+
+A local worker is in a session of its own, so that Ctrl-C reaches the trainer alone. It holds one end of a socket, its lifeline, and ends
+with everything below it when the other end closes, as it does when the trainer ends, also by kill -9.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .errors import ConfigError, WorkerLostError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .transport import Endpoint
+
+
+@dataclass(frozen=True)
+class Place:
+    """One worker: an address, or None for a process on this machine."""
+
+    address: str | None = None
+
+
+def parse(spec: str) -> tuple[Place, ...]:
+    """Read SPLITTER_WORKERS. ConfigError when it isn't a list of addresses, `local` or `local:N`."""
+    places: list[Place] = []
+    for part in (spec or "local").split(","):
+        name, _, rest = part.strip().rpartition(":")
+        if part.strip() == "local":
+            places.append(Place())
+        elif name == "local" and rest.isdigit() and int(rest) > 0:
+            places.extend(Place() for _ in range(int(rest)))
+        elif name and name != "local" and rest.isdigit() and "/" not in name:
+            places.append(Place(part.strip()))
+        else:
+            raise ConfigError.of("R601", what=f"SPLITTER_WORKERS: {part.strip()!r} is neither HOST:PORT nor local nor local:N")
+    addresses = [place.address for place in places if place.address is not None]
+    for address in addresses:
+        if addresses.count(address) > 1:
+            raise ConfigError.of("R601", what=f"SPLITTER_WORKERS names {address} more than once")
+    return tuple(places)
+
+
+_lifelines: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+
+def _let_go() -> None:
+    """In a forked child: its copies of the lifelines would keep the workers alive after the trainer has gone."""
+    for lifeline in list(_lifelines):
+        lifeline.close()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
+class LocalWorker:
+    """A worker process of this trainer's own."""
+
+    def __init__(self, program: str, name: str) -> None:
+        """Start it; doesn't wait."""
+        self.name = name
+        self._owner = os.getpid()
+        self._token = secrets.token_hex(32)
+        self._address = f"unix-abstract:splitter-{secrets.token_hex(16)}"
+        self._lifeline, theirs = socket.socketpair()
+        _lifelines.add(self._lifeline)
+        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        command = [sys.executable, *flags, program, "--listen", self._address, "--lifeline", str(theirs.fileno())]
+        with theirs:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True)
+        self._lifeline.sendall(self._token.encode() + b"\n")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def endpoint(self) -> Endpoint:
+        """How to reach it, once it listens. WorkerLostError when it ends before."""
+        from .transport import Endpoint
+
+        if not self._lifeline.recv(64):
+            status = self._process.wait()
+            why = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
+            raise WorkerLostError.of("R401", worker=self.name, why=f"it ended while it started ({why})")
+        return Endpoint(self.name, self._address, self._token, local=True)
+
+    def close(self) -> None:
+        """End it and everything below it."""
+        if os.getpid() != self._owner:
+            return
+        self._lifeline.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _read(environment: Mapping[str, str], name: str) -> bytes | None:
+    path = environment.get(name)
+    if not path:
+        return None
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ConfigError.of("R601", what=f"{name}: can't read {path}: {error.strerror}") from None
+
+
+def remote_endpoint(address: str, environment: Mapping[str, str]) -> Endpoint:
+    """How to reach a worker in the list: token and certificates as the environment says. ConfigError for a file that can't be read."""
+    import grpc
+
+    from .transport import Endpoint
+
+    token = _read(environment, "SPLITTER_TOKEN_FILE")
+    authority, chain, key = (_read(environment, f"SPLITTER_TLS_{name}") for name in ("CA", "CERT", "KEY"))
+    if (chain is None) != (key is None):
+        raise ConfigError.of("R601", what="SPLITTER_TLS_CERT and SPLITTER_TLS_KEY go together")
+    secure = authority is not None or chain is not None
+    credentials = grpc.ssl_channel_credentials(authority, key, chain) if secure else None
+    return Endpoint(address, address, token.decode("ascii", "replace").strip() if token else None, credentials)
