@@ -51,6 +51,7 @@ class Carried:
     modules: set[str] = field(default_factory=set)
     done: set[tuple[int, str]] = field(default_factory=set)
     inside: set[int] = field(default_factory=set)
+    quiet: bool = False
 
 
 class Carrier:
@@ -73,10 +74,12 @@ class Carrier:
         self.carried.done.add(key)
         self.carried.inside.update(id(node) for node in ast.walk(definition.node))
         module, node = definition.module, definition.node
+        before, self.carried.quiet = self.carried.quiet, module.name != ENTRY  # the text of local modules stays where it is
         if isinstance(node, ast.ClassDef):
             self._class(module, node)
         else:
             self.code(module, node, phase)
+        self.carried.quiet = before
 
     def _class(self, module: Module, node: ast.ClassDef) -> None:
         for stmt in node.body:
@@ -114,7 +117,7 @@ class Carrier:
         for binding in bindings:
             for target in self.found.resolver.of_binding(module, binding):
                 self._follow(target, phase)
-        key = (id(module), f"{name.id}.{phase}")
+        key = (id(module), f"{name.id}.{phase}.{self.carried.quiet}")
         if key in self.carried.done and not self._is_namespace(module, bindings):
             return
         self.carried.done.add(key)
@@ -142,7 +145,8 @@ class Carrier:
     def bring(self, module: Module, binding: Binding, name: str) -> None:
         """Make a module-level name exist in the worker: by its text, or by an import from the local module that has it."""
         if module.name != ENTRY:
-            self.carried.local_names.add((module.name, name))
+            if not self.carried.quiet:
+                self.carried.local_names.add((module.name, name))
             self.local_module(module)
             return
         self.statement(module, binding)

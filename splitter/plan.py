@@ -366,9 +366,9 @@ def _variable(module: Module, expr: ast.expr) -> str:
 
 def _stem(name: str) -> str:
     """`train_dataset`, `trainloader`, `train_loader` are all about `train`."""
-    short = re.sub(r"_?(data_?loaders?|data_?sets?|loaders?|sets?|_ds|_dl|_data|_iter)$", "", name.strip("_"))
-    short = re.sub(r"^(build|make|get|create|load)_", "", short)
-    return short.strip("_") or name.strip("_") or "data"
+    bare = re.sub(r"^(build|make|get|create|load)_", "", name.strip("_"))
+    short = re.sub(r"_?(data_?loaders?|data_?sets?|loaders?|sets?|_ds|_dl|_data|_iter)$", "", bare)
+    return short.strip("_") or bare or "data"
 
 
 def _role(name: str) -> Role:
