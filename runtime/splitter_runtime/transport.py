@@ -97,7 +97,8 @@ class Link:
         metadata = (("authorization", f"Bearer {end.token}"),) if end.token else ()
         method = self._grpc.stream_stream(SESSION, request_serializer=dump, response_deserializer=load_from_worker)
         self._outgoing.put(pb.FromTrainer(hello=hello))
-        self._call: Any = method(iter(self._outgoing.get, None), metadata=metadata)
+        start: Any = method
+        self._call = start(iter(self._outgoing.get, None), metadata=metadata)
         try:
             first: pb.FromWorker = self._call.__next__()
         except grpc.RpcError:
