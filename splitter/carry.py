@@ -8,6 +8,7 @@
 
 Names of the script are carried over as text; names of its local modules are imported from there.
 """
+
 from __future__ import annotations
 
 import ast
@@ -17,18 +18,16 @@ from typing import Literal
 
 from splitter.effects import Effects, Fact
 from splitter.find import Found
-from splitter.flow import blocks
 from splitter.ir import Diagnostic
 from splitter.kinds import SENDABLE
 from splitter.order import happens_before
 from splitter.read import ENTRY, Module
+from splitter.repeat import forbids, import_effect
 from splitter.resolve import Definition, Library, LocalModule, Value
 from splitter.scopes import Binding, Scope, free_names
+from splitter.writers import Writers
 
 Phase = Literal["build", "batch"]
-# Facts of a statement that forbid running it a second time, in the worker, and the code that says so.
-FORBIDDING = {"draws": "S316", "reseeds": "S316", "unstable": "S306", "device": "S302", "model": "S301", "gradient": "S307", "unknown": "S305",
-              "writes-global": "S305", "writes-file": "S305", "opens": "S305"}
 
 
 class Refused(Exception):
@@ -63,6 +62,7 @@ class Carrier:
         self.module = module
         self.at = at
         self.carried = carried
+        self.writers = Writers(found, effects)
 
     # -- definitions ---------------------------------------------------------------------------------------------------
 
@@ -185,8 +185,11 @@ class Carrier:
         self.carried.modules.add(module.name)
         culprit = import_effect(self.effects, module)
         if culprit is not None:
-            raise Refused(Diagnostic("S315", self.module.span(self.at), (
-                ("name", module.name), ("path", module.file.path), ("line", str(culprit.lineno)))))
+            raise Refused(
+                Diagnostic(
+                    "S315", self.module.span(self.at), (("name", module.name), ("path", module.file.path), ("line", str(culprit.lineno)))
+                )
+            )
         for bindings in module.names.top.bindings.values():
             for binding in bindings:
                 for target in self.found.resolver.of_binding(module, binding) if binding.kind == "import" else []:
@@ -204,7 +207,7 @@ class Carrier:
         if self._is_namespace(module, bindings):
             self._namespace(module, name)
             return
-        writers = list(self.writers(module, name.id))
+        writers = list(self.writers.of(module, name.id))
         makers = self._makers(module, name.id, bindings, writers)
         if makers is not None and all(self.forbids(module, stmt, allow=name.id) is None for stmt in makers):
             for stmt in makers:
@@ -227,8 +230,12 @@ class Carrier:
     def _namespace(self, module: Module, name: ast.Name) -> None:
         parent = module.names.parent_of.get(name)
         if module.name != ENTRY or not isinstance(parent, ast.Attribute):
-            raise Refused(Diagnostic("S305", self.module.span(self.at), (("name", f"`{name.id}`"), ("what", "the whole of the parsed arguments"))))
-        self._late_writers(module, f"{name.id}.{parent.attr}", [node for _, node in self.attribute_writers(module, name.id, parent.attr)])
+            raise Refused(
+                Diagnostic("S305", self.module.span(self.at), (("name", f"`{name.id}`"), ("what", "the whole of the parsed arguments")))
+            )
+        self._late_writers(
+            module, f"{name.id}.{parent.attr}", [node for _, node in self.writers.of_attribute(module, name.id, parent.attr)]
+        )
         self.carried.environment[f"{name.id}.{parent.attr}"] = None
         self.carried.globals.add(name.id)
 
@@ -237,11 +244,11 @@ class Carrier:
         makers: dict[int, ast.stmt] = {}
         for node in [*(b.node for b in bindings), *(node for _, node in writers)]:
             if id(node) in self.carried.inside and not any(b.node is node for b in bindings):
-                tops = self._registrations(module, node)
+                tops = self.writers.registrations(module, node)
                 if tops is None:
                     continue
             else:
-                tops = self._registrations(module, node) or []
+                tops = self.writers.registrations(module, node) or []
                 if not tops:
                     return None
             for top in tops:
@@ -253,60 +260,6 @@ class Carrier:
             return None
         return sorted(makers.values(), key=lambda stmt: stmt.lineno)
 
-    def _registrations(self, module: Module, node: ast.AST) -> list[ast.stmt] | None:
-        """The top-level statements that run `node`: its own, or (for code in a function) those that call that function."""
-        chain = [node, *module.names.ancestors(node)]
-        function = next((up for up in chain if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None)
-        top = next((up for up, above in zip(chain, chain[1:], strict=False) if isinstance(above, ast.Module)), None)
-        if function is None:
-            guarded = isinstance(top, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(top.test))
-            return [top] if isinstance(top, ast.stmt) and not guarded else None
-        outer = function
-        for up in module.names.ancestors(function):
-            if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
-                outer = up
-        callers = self.found.resolver.call_sites(outer)
-        if isinstance(outer, ast.Lambda) or not callers:
-            return None
-        found: list[ast.stmt] = []
-        for caller_module, call in callers:
-            if caller_module is not module or module.names.scope_of[call].function().kind != "module":
-                return None
-            above = [call, *module.names.ancestors(call)]
-            found += [up for up, nxt in zip(above, above[1:], strict=False) if isinstance(nxt, ast.Module) and isinstance(up, ast.stmt)]
-        return found
-
-    def writers(self, module: Module, name: str) -> Iterator[tuple[Module, ast.AST]]:
-        """Every place that changes a global other than by binding it at the top level."""
-        for other in self.found.program.modules.values():
-            for node in ast.walk(other.tree):
-                if not isinstance(node, (ast.Call, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
-                    continue
-                for fact in self.effects._node(other, node):
-                    if fact.effect == "writes-global" and self._means(other, fact.node, fact.what, module, name):
-                        yield other, fact.node
-            if other is not module:
-                yield from ((other, node) for node in ast.walk(other.tree)
-                            if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store)
-                            and any(isinstance(t, LocalModule) and t.module is module for t in self.found.resolver.targets(other, node.value)))
-
-    def _means(self, other: Module, node: ast.AST, what: str, module: Module, name: str) -> bool:
-        if other is module:
-            scope = other.names.scope_of[node].lookup(what)
-            return what == name and (scope is None or scope.kind == "module")
-        for binding in other.names.top.bindings.get(what, []):
-            for target in self.found.resolver.of_binding(other, binding) if binding.kind == "import" else []:
-                if isinstance(target, Value) and target.module is module and target.binding.name == name:
-                    return True
-        return False
-
-    def attribute_writers(self, module: Module, root: str, attribute: str) -> Iterator[tuple[Module, ast.AST]]:
-        """Stores to `.attribute` of anything that is parsed arguments."""
-        for other, node in self.found.program.walk():
-            if isinstance(node, ast.Attribute) and node.attr == attribute and not isinstance(node.ctx, ast.Load):
-                if isinstance(node.value, ast.Name) and (node.value.id == root or self.found.kinds.of(other, node.value) == "namespace"):
-                    yield other, node
-
     def _late_writers(self, module: Module, name: str, nodes: list[ast.AST]) -> None:
         """Refuse when a global that moved code reads later can change after the dataset was made."""
         for node in nodes:
@@ -316,77 +269,41 @@ class Carrier:
             raise Refused(late(name, writer_module, node))
 
     def _unchanging(self, module: Module, name: str) -> None:
-        for writer_module, node in self.writers(module, name):
-            if id(node) not in self.carried.inside and not (writer_module is module and self._registrations(module, node)):
+        for writer_module, node in self.writers.of(module, name):
+            if id(node) not in self.carried.inside and not (writer_module is module and self.writers.registrations(module, node)):
                 raise Refused(late(name, writer_module, node))
 
-    # -- statements that would run twice -------------------------------------------------------------------------------
+    # -- refusals ----------------------------------------
 
     def forbids(self, module: Module, stmt: ast.AST, allow: str | None = None) -> Diagnostic | None:
         """Why a statement can't be run a second time in the worker; None when it can."""
-        for fact in self.deep_facts(module, stmt):
-            if fact.effect not in FORBIDDING or fact.makes or (fact.effect == "writes-global" and fact.what == allow):
-                continue
-            code = FORBIDDING[fact.effect]
-            span = self.module.span(self.at)
-            text = module.text(stmt) if isinstance(stmt, ast.expr) else module.text(stmt).split("=")[0].strip()
-            if code in ("S305", "S316"):
-                return Diagnostic(code, span, (("name", f"`{text}`"), ("what", f"made by {fact.what}, which must not run twice,")))
-            return Diagnostic(code, fact.module.span(fact.node), (("what", fact.what),))
-        return None
-
-    def deep_facts(self, module: Module, root: ast.AST, seen: frozenset[int] = frozenset()) -> Iterator[Fact]:
-        """The facts of some code and of the program's own functions and constructors that it calls."""
-        yield from self.effects.of(module, root)
-        for node in ast.walk(root):
-            if isinstance(node, ast.Call):
-                definition = self.found.resolver.definition(module, node.func)
-                if definition is not None and isinstance(definition.node, ast.ClassDef):
-                    definition = self.found.resolver.method(definition, "__init__")
-                if definition is not None and id(definition.node) not in seen and len(seen) < 12:
-                    for fact in self.deep_facts(definition.module, definition.node, seen | {id(definition.node)}):
-                        if fact.effect not in ("writes-self", "in-place"):
-                            yield fact
+        return forbids(self.found, self.effects, module, stmt, self.module.span(self.at), allow)
 
     def not_plain(self, module: Module, name: ast.AST, kinds: set[str]) -> Diagnostic:
         """The refusal for a value that can't be sent."""
         kind = sorted(kinds - SENDABLE)[0] if kinds - SENDABLE else "unknown"
         if kind in ("model", "parameter"):
             return Diagnostic("S301", module.span(name), (("what", f"`{module.text(name)}`"),))
-        words = {"unknown": "of a type that can't be told from the script", "object": "a live object", "rng": "a random generator",
-                 "function": "a function", "class": "a class", "loader": "a loader", "namespace": "the whole of the parsed arguments",
-                 "self": "the whole object", "sampler": "a sampler", "module": "a module", "parser": "a parser", "dataset": "another dataset"}
+        words = {
+            "unknown": "of a type that can't be told from the script",
+            "object": "a live object",
+            "rng": "a random generator",
+            "function": "a function",
+            "class": "a class",
+            "loader": "a loader",
+            "namespace": "the whole of the parsed arguments",
+            "self": "the whole object",
+            "sampler": "a sampler",
+            "module": "a module",
+            "parser": "a parser",
+            "dataset": "another dataset",
+        }
         return Diagnostic("S305", module.span(name), (("name", f"`{module.text(name)}`"), ("what", words.get(kind, kind))))
 
 
 def late(name: str, module: Module, node: ast.AST) -> Diagnostic:
     """The refusal for something that is changed after the dataset was made; it points at the change."""
     return Diagnostic("S311", module.span(node), (("name", f"`{name}`"), ("line", str(getattr(node, "lineno", 0)))))
-
-
-def import_effect(effects: Effects, module: Module) -> ast.stmt | None:
-    """The first statement of a module that does more than define things when it is imported."""
-    pending = list(module.tree.body)
-    while pending:
-        stmt = pending.pop(0)
-        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Pass)):
-            continue
-        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant):
-            continue
-        if isinstance(stmt, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(stmt.test)):
-            continue
-        if isinstance(stmt, (ast.If, ast.Try)):
-            pending = [inner for block in blocks(stmt) for inner in block] + pending
-            continue
-        heavy = {"draws", "reseeds", "unstable", "device", "model", "unknown", "writes-file", "gradient"}
-        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.ClassDef, ast.For, ast.AugAssign, ast.Expr)):
-            calls = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call) and not any(
-                fact.effect == "setting" for fact in effects.of(module, stmt))
-            body = [s for s in ast.walk(stmt) if isinstance(s, ast.Call)] if not isinstance(stmt, ast.ClassDef) else []
-            if not calls and not (body and any(f.effect in heavy and not f.makes for f in effects.of(module, stmt))):
-                continue
-        return stmt
-    return None
 
 
 def frame_scope(module: Module, node: ast.AST) -> Scope:

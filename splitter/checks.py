@@ -1,21 +1,26 @@
 """The rules that leave a loader alone: each looks at facts and uses, and gives a diagnostic or nothing."""
+
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
 from splitter.effects import Fact
-from splitter.find import Found, Origin, Site, Tracer
-from splitter.ir import Diagnostic
+from splitter.find import Found
+from splitter.ir import Diagnostic, Residence
 from splitter.knowledge import row
+from splitter.origins import Origin, Tracer
 from splitter.read import Module
 from splitter.resolve import Definition, Library
+from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import Use, changes_after
 
 DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
-FRESH = frozenset("""stack cat tensor as_tensor pad_sequence default_collate concatenate array zeros ones empty full clone FloatTensor LongTensor
-from_numpy Tensor""".split())
+FRESH = frozenset(
+    """stack cat tensor as_tensor pad_sequence default_collate concatenate array zeros ones empty full clone FloatTensor LongTensor
+from_numpy Tensor""".split()
+)
 
 
 def worker_counts(site: Site, streams: int | None) -> set[int | None]:
@@ -45,8 +50,13 @@ def check_facts(found: Found, slicer: Slicer, site: Site, counts: set[int | None
             return Diagnostic("S313", span, (("what", fact.module.text(fact.node)),))
         if fact.effect == "writes-global" and (line := _read_outside(found, slicer, fact, inside)):
             return Diagnostic("S314", span, (("name", f"`{fact.what}`"), ("line", str(line))))
-    drawn = sorted({fact.what for phase, fact in slicer.carried.facts
-                    if (fact.effect == "draws" and (phase == "batch" or fact.makes)) or (fact.effect == "reseeds" and phase == "batch")})
+    drawn = sorted(
+        {
+            fact.what
+            for phase, fact in slicer.carried.facts
+            if (fact.effect == "draws" and (phase == "batch" or fact.makes)) or (fact.effect == "reseeds" and phase == "batch")
+        }
+    )
     if drawn and counts == {0}:
         return Diagnostic("S303", site.module.span(site.call), (("what", ", ".join(drawn)),))
     return _own_memory(found, slicer, site) if counts & {0, None} else None
@@ -60,7 +70,7 @@ def _kept(fact: Fact) -> bool:
 
 def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) -> int | None:
     """The line where the trainer reads a global that moved code changes while it builds the dataset or makes batches."""
-    if slicer.carrier._registrations(fact.module, fact.node):
+    if slicer.carrier.writers.registrations(fact.module, fact.node):
         return None
     for module, node in found.program.walk():
         if isinstance(node, ast.Name) and node.id == fact.what and id(node) not in inside and module is fact.module:
@@ -75,7 +85,11 @@ def _own_memory(found: Found, slicer: Slicer, site: Site) -> Diagnostic | None:
     batch_size = site.option("batch_size")
     collate = site.option("collate_fn")
     bare = isinstance(batch_size, ast.Constant) and batch_size.value is None
-    custom = collate is not None and not (isinstance(collate, ast.Constant) and collate.value is None) and not _makes_new(found, site.module, collate)
+    custom = (
+        collate is not None
+        and not (isinstance(collate, ast.Constant) and collate.value is None)
+        and not _makes_new(found, site.module, collate)
+    )
     if not bare and not custom:
         return None
     for module, node in batch_changes(found, site):
@@ -86,7 +100,10 @@ def _own_memory(found: Found, slicer: Slicer, site: Site) -> Diagnostic | None:
 def _makes_new(found: Found, module: Module, collate: ast.expr) -> bool:
     definition = found.resolver.definition(module, collate)
     body: ast.AST = definition.node if definition else collate
-    return any(isinstance(n, ast.Call) and (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) in FRESH for n in ast.walk(body))
+    return any(
+        isinstance(n, ast.Call) and (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) in FRESH
+        for n in ast.walk(body)
+    )
 
 
 def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
@@ -114,14 +131,16 @@ def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic 
     if not needs:
         return None
     changing = [use for use in uses if use.kind in ("call", "write")]
-    state = zero and any(fact.effect in ("writes-self", "writes-global", "in-place") and phase == "batch" for phase, fact in slicer.carried.facts)
+    state = zero and any(
+        fact.effect in ("writes-self", "writes-global", "in-place") and phase == "batch" for phase, fact in slicer.carried.facts
+    )
     if changing or state:
         use = changing[0] if changing else needs[0]
         return Diagnostic("S304", use.module.span(use.node), (("what", use.what),))
     return None
 
 
-def residence(uses: tuple[Use, ...]) -> str:
+def residence(uses: tuple[Use, ...]) -> Residence:
     """moved, unless the trainer needs the object itself."""
     return "replicated" if any(use.kind == "object" for use in uses) else "moved"
 
@@ -133,7 +152,9 @@ def stateless(found: Found, slicer: Slicer | None, origin: Origin | None) -> boo
     facts = [fact for phase, fact in slicer.carried.facts if phase == "batch"]
     if any(fact.effect in ("writes-self", "writes-global") for fact in facts):
         return False
-    if any(fact.effect in ("in-place", "unknown", "reseeds", "opens") for fact in facts) or any(fact.effect == "opens" for _, fact in slicer.carried.facts):
+    if any(fact.effect in ("in-place", "unknown", "reseeds", "opens") for fact in facts) or any(
+        fact.effect == "opens" for _, fact in slicer.carried.facts
+    ):
         return None
     if origin is not None:
         for target in found.resolver.targets(origin.module, origin.expr.func) if isinstance(origin.expr, ast.Call) else ():

@@ -1,7 +1,8 @@
 """The compiler, as a table of contents.
 
-    train.py -> read -> find -> plan (effects, slice) -> emit -> train_worker.py, train_trainer.py, train_split.md, train_split.json
+train.py -> read -> find -> plan (effects, slice) -> emit -> train_worker.py, train_trainer.py, train_split.md, train_split.json
 """
+
 from __future__ import annotations
 
 from pathlib import Path

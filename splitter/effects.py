@@ -6,6 +6,7 @@
 
 Facts are found in the text, call by call, from the table in `knowledge`. What isn't known is a fact too: `unknown`.
 """
+
 from __future__ import annotations
 
 import ast
@@ -18,15 +19,14 @@ from splitter.knowledge import DRAWING_METHODS, MUTATORS, row
 from splitter.read import Module
 from splitter.resolve import Definition, Library, Resolver, Value
 
-GENERATORS = ("torch", "numpy", "random")
-
 
 @dataclass(frozen=True, eq=False)
 class Fact:
     """One effect at one place.
 
-    `effect`: draws, reseeds, unstable, device, setting, opens, lists, unknown, model, gradient, writes-self, writes-global, writes-file, in-place.
-    `what` names the generator, the function, the attribute or the global. `makes`: the object made here has the effect later, when it is called.
+    `effect` is one of draws, reseeds, unstable, device, setting, opens, lists, unknown, model, gradient, writes-self, writes-global,
+    writes-file, in-place. `what` names the generator, the function, the attribute or the global. `makes`: the object made here has the
+    effect later, when it is called.
     """
 
     effect: str
@@ -45,9 +45,10 @@ class Effects:
 
     def of(self, module: Module, root: ast.AST) -> list[Fact]:
         """Every fact in `root`, in the order of the text."""
-        return [fact for node in ast.walk(root) for fact in self._node(module, node)]
+        return [fact for node in ast.walk(root) for fact in self.at(module, node)]
 
-    def _node(self, module: Module, node: ast.AST) -> Iterator[Fact]:
+    def at(self, module: Module, node: ast.AST) -> Iterator[Fact]:
+        """The facts of one node alone, not of what is below it."""
         if isinstance(node, ast.Call):
             yield from self._call(module, node)
         elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
@@ -76,7 +77,9 @@ class Effects:
                 yield Fact("device", module.text(call), module, call)
 
     def _library(self, module: Module, call: ast.Call, name: str) -> Iterator[Fact]:
-        own_generator = any(k.arg == "generator" and not (isinstance(k.value, ast.Constant) and k.value.value is None) for k in call.keywords)
+        own_generator = any(
+            k.arg == "generator" and not (isinstance(k.value, ast.Constant) and k.value.value is None) for k in call.keywords
+        )
         known = row(name)
         for effect in sorted(known.effects):
             kind, _, what = effect.partition(":")
@@ -84,7 +87,9 @@ class Effects:
                 if not own_generator:
                     yield Fact("draws", what, module, call, makes=kind == "makes")
             elif kind == "unstable":
-                yield Fact("unstable", what.replace("_", " ") if what.startswith("the_") or what.startswith("a_") else f"`{what}`", module, call)
+                yield Fact(
+                    "unstable", what.replace("_", " ") if what.startswith("the_") or what.startswith("a_") else f"`{what}`", module, call
+                )
             elif kind in ("reseeds", "device", "setting", "opens", "unknown"):
                 yield Fact(kind, f"`{name.removeprefix('builtins.')}`", module, call)
             elif kind == "lists" and not self._sorted(module, call):
@@ -93,11 +98,17 @@ class Effects:
             yield Fact("model", module.text(call), module, call)
         if known.gives == "rng" and not call.args and not call.keywords and name != "torch.Generator":
             yield Fact("unstable", f"`{module.text(call)}`, which is seeded from the system's entropy", module, call)
-        if name == "builtins.open" and any(isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
-                                           for mode in (*call.args[1:2], *(k.value for k in call.keywords if k.arg == "mode"))):
+        if name == "builtins.open" and any(
+            isinstance(mode, ast.Constant) and isinstance(mode.value, str) and set(mode.value) & set("wax+")
+            for mode in (*call.args[1:2], *(k.value for k in call.keywords if k.arg == "mode"))
+        ):
             yield Fact("writes-file", module.text(call), module, call)
-        if name in ("builtins.list", "builtins.tuple", "builtins.enumerate", "builtins.iter", "builtins.next", "builtins.zip", "builtins.map") and any(
-                self._unordered(module, arg) for arg in call.args) and not self._order_free(module, module.names.parent_of.get(call)):
+        if (
+            name
+            in ("builtins.list", "builtins.tuple", "builtins.enumerate", "builtins.iter", "builtins.next", "builtins.zip", "builtins.map")
+            and any(self._unordered(module, arg) for arg in call.args)
+            and not self._order_free(module, module.names.parent_of.get(call))
+        ):
             yield Fact("unstable", "the order of a set", module, call)
 
     def _method(self, module: Module, call: ast.Call, func: ast.Attribute) -> Iterator[Fact]:
@@ -130,7 +141,12 @@ class Effects:
                 kind, _, what = effect.partition(":")
                 if kind == "unstable":
                     yield Fact("unstable", what.replace("_", " ") if what.startswith(("the_", "a_")) else f"`{what}`", module, node)
-                elif kind == "draws" and not isinstance(parent, ast.Attribute) and row(target.name).gives not in ("model", "dataset") and target.name.count("."):
+                elif (
+                    kind == "draws"
+                    and not isinstance(parent, ast.Attribute)
+                    and row(target.name).gives not in ("model", "dataset")
+                    and target.name.count(".")
+                ):
                     yield Fact("draws", what, module, node)
         elif isinstance(target, Value) and self.kinds.of_binding(target.module, target.binding) in ("model", "parameter"):
             yield Fact("model", f"`{module.text(node)}`", module, node)
@@ -175,7 +191,9 @@ class Effects:
     def _unordered(self, module: Module, expr: ast.expr) -> bool:
         """A set whose order can differ between processes (strings hash differently; sets of small numbers are left alone)."""
         if isinstance(expr, (ast.Set, ast.SetComp)):
-            return not (isinstance(expr, ast.Set) and all(isinstance(e, ast.Constant) and isinstance(e.value, (int, bool)) for e in expr.elts))
+            return not (
+                isinstance(expr, ast.Set) and all(isinstance(e, ast.Constant) and isinstance(e.value, (int, bool)) for e in expr.elts)
+            )
         if isinstance(expr, ast.Call):
             return self.resolver.library(module, expr.func) in ("builtins.set", "builtins.frozenset") and bool(expr.args)
         if isinstance(expr, ast.BinOp) and isinstance(expr.op, (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)):
@@ -183,14 +201,21 @@ class Effects:
         if isinstance(expr, ast.Name):
             scope = module.names.scope_of[expr].lookup(expr.id)
             if scope is not None:
-                return any(b.value is not None and b.kind == "assign" and not b.path and not isinstance(b.value, ast.Name)
-                           and self._unordered(self.resolver.module(scope), b.value) for b in reaching(expr, expr.id, module.names, scope))
+                return any(
+                    b.value is not None
+                    and b.kind == "assign"
+                    and not b.path
+                    and not isinstance(b.value, ast.Name)
+                    and self._unordered(self.resolver.module(scope), b.value)
+                    for b in reaching(expr, expr.id, module.names, scope)
+                )
         return False
 
     def _order_free(self, module: Module, parent: ast.AST | None) -> bool:
         """A consumer that does not see the order: sorted, len, set, min, max, sum of ints, any, all."""
         return isinstance(parent, ast.Call) and self.resolver.library(module, parent.func) in {
-            f"builtins.{name}" for name in ("sorted", "len", "set", "frozenset", "min", "max", "any", "all")}
+            f"builtins.{name}" for name in ("sorted", "len", "set", "frozenset", "min", "max", "any", "all")
+        }
 
     def _sorted(self, module: Module, call: ast.Call) -> bool:
         node: ast.AST = call
@@ -202,16 +227,23 @@ class Effects:
                 break
             node = parent
         statement = module.names.statement(call)
-        if isinstance(statement, ast.Assign) and len(statement.targets) == 1 and isinstance(statement.targets[0], (ast.Name, ast.Attribute)):
+        if (
+            isinstance(statement, ast.Assign)
+            and len(statement.targets) == 1
+            and isinstance(statement.targets[0], (ast.Name, ast.Attribute))
+        ):
             name = module.text(statement.targets[0])
-            return any(isinstance(n, ast.Call) and module.text(n.func) == f"{name}.sort" for n in ast.walk(module.names.scope_of[statement].node))
+            return any(
+                isinstance(n, ast.Call) and module.text(n.func) == f"{name}.sort" for n in ast.walk(module.names.scope_of[statement].node)
+            )
         return False
 
 
 def _fresh(value: ast.expr | None) -> bool:
     """A value that nobody else holds: a literal, or what a call has just made."""
     return isinstance(value, (ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp, ast.Constant, ast.BinOp)) or (
-        isinstance(value, ast.Call) and not (isinstance(value.func, ast.Name) and value.func.id in ("next", "getattr", "iter")))
+        isinstance(value, ast.Call) and not (isinstance(value.func, ast.Name) and value.func.id in ("next", "getattr", "iter"))
+    )
 
 
 def _is_device(expr: ast.expr) -> bool:

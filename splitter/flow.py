@@ -1,16 +1,17 @@
 """Which bindings reach a use, and what happens before what.
 
-    if a:  x = 1
-    else:  x = 2
-    f(x)            reaching(x) -> both assignments
-    x = 3           (not this one, unless a loop leads back)
+if a:  x = 1
+else:  x = 2
+f(x)            reaching(x) -> both assignments
+x = 3           (not this one, unless a loop leads back)
 """
+
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from splitter.scopes import Binding, Names, Scope
+from splitter.scopes import Binding, Names, Scope, position
 
 BLOCKS = ("body", "orelse", "finalbody", "handlers")
 
@@ -46,8 +47,10 @@ def _always_binds(stmt: ast.stmt, found: list[Binding], names: Names) -> bool:
     if isinstance(stmt, (ast.With, ast.AsyncWith)):
         return any(_always_binds(inner, _within(found, inner, names), names) for inner in stmt.body)
     if isinstance(stmt, ast.If) and stmt.orelse:
-        return all(_ends(block) or any(_always_binds(inner, _within(found, inner, names), names) for inner in block)
-                   for block in (stmt.body, stmt.orelse))
+        return all(
+            _ends(block) or any(_always_binds(inner, _within(found, inner, names), names) for inner in block)
+            for block in (stmt.body, stmt.orelse)
+        )
     if isinstance(stmt, ast.Try):
         sides = [[*stmt.body, *stmt.orelse], *(handler.body for handler in stmt.handlers)]
         return all(_ends(side) or any(_always_binds(inner, _within(found, inner, names), names) for inner in side) for side in sides)
@@ -62,8 +65,11 @@ def _ends(block: list[ast.stmt]) -> bool:
     """A block that leaves instead of going on."""
     last = block[-1]
     return isinstance(last, (ast.Return, ast.Raise, ast.Continue, ast.Break)) or (
-        isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and isinstance(last.value.func, ast.Attribute)
-        and last.value.func.attr in ("exit", "_exit"))
+        isinstance(last, ast.Expr)
+        and isinstance(last.value, ast.Call)
+        and isinstance(last.value.func, ast.Attribute)
+        and last.value.func.attr in ("exit", "_exit")
+    )
 
 
 def reaching(use: ast.AST, name: str, names: Names, scope: Scope | None = None) -> list[Binding]:
@@ -127,7 +133,7 @@ def enclosing_loops(node: ast.AST, names: Names, scope: Scope) -> list[ast.AST]:
 
 def precedes(first: ast.AST, second: ast.AST, names: Names, scope: Scope) -> bool:
     """Whether every run of `first` ends before any run of `second`, both in the same scope."""
-    if (first.lineno, first.col_offset) >= (second.lineno, second.col_offset):  # type: ignore[attr-defined]
+    if position(first) >= position(second):
         return False
     shared = set(map(id, enclosing_loops(first, names, scope))) & set(map(id, enclosing_loops(second, names, scope)))
     return not shared

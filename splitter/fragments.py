@@ -1,4 +1,5 @@
 """Statements as stretches of lines, with the comments that belong to them."""
+
 from __future__ import annotations
 
 import ast

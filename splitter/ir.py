@@ -9,6 +9,7 @@
 All of them are frozen. Lines count from 1 and columns from 0, in characters, as in a text editor's status line minus one;
 `Place` is what a person reads, so its column counts from 1.
 """
+
 from __future__ import annotations
 
 import io

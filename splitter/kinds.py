@@ -1,12 +1,13 @@
 """What sort of value an expression gives, as far as the text tells.
 
-    plain      numbers, strings, None, and containers of them       sent as they are
-    tensor     tensors and arrays                                    sent as they are
-    namespace  parsed arguments: its attributes are plain            sent attribute by attribute
-    model      a torch.nn.Module that is not a transform; parameter  never sent
-    dataset loader sampler rng parser object function class          live objects
-    unknown    the text doesn't tell
+plain      numbers, strings, None, and containers of them       sent as they are
+tensor     tensors and arrays                                    sent as they are
+namespace  parsed arguments: its attributes are plain            sent attribute by attribute
+model      a torch.nn.Module that is not a transform; parameter  never sent
+dataset loader sampler rng parser object function class          live objects
+unknown    the text doesn't tell
 """
+
 from __future__ import annotations
 
 import ast
@@ -148,7 +149,9 @@ class Kinds:
 
     def _parameter(self, module: Module, binding: Binding, depth: int) -> str:
         arg = binding.node
-        function = next((up for up in module.names.ancestors(arg) if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None)
+        function = next(
+            (up for up in module.names.ancestors(arg) if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None
+        )
         if function is None:
             return "unknown"
         owner = self.resolver.owner(module, function)
@@ -204,7 +207,11 @@ class Kinds:
         for other, node in self.resolver.program.walk():
             if isinstance(node, ast.Assign) and depth < 8:
                 for target in node.targets:
-                    if isinstance(target, ast.Attribute) and target.attr == expr.attr and self.of(other, target.value, depth + 1) == "namespace":
+                    if (
+                        isinstance(target, ast.Attribute)
+                        and target.attr == expr.attr
+                        and self.of(other, target.value, depth + 1) == "namespace"
+                    ):
                         kinds.add(self.of(other, node.value, depth + 1))
         kinds.discard("unknown")
         return self._join(kinds)
@@ -219,8 +226,11 @@ class Kinds:
                     for target in targets:
                         kinds += self._member_in(owner, target, node.value, name, depth)
                 elif isinstance(node, ast.FunctionDef) and node.name == name and self.resolver.owner(owner.module, node):
-                    kinds.append(self._join(self.of(owner.module, r, depth + 1) for r in returned(node))
-                                 if any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list) else "function")
+                    kinds.append(
+                        self._join(self.of(owner.module, r, depth + 1) for r in returned(node))
+                        if any(isinstance(d, ast.Name) and d.id == "property" for d in node.decorator_list)
+                        else "function"
+                    )
         return self._join(kinds)
 
     def _member_in(self, owner: Definition, target: ast.expr, value: ast.expr, name: str, depth: int) -> list[str]:
@@ -230,7 +240,9 @@ class Kinds:
             return [self.of(owner.module, value, depth + 1)]
         if isinstance(target, ast.Tuple):
             values = value.elts if isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts) else [value] * len(target.elts)
-            return [kind for part, given in zip(target.elts, values, strict=True) for kind in self._member_in(owner, part, given, name, depth)]
+            return [
+                kind for part, given in zip(target.elts, values, strict=True) for kind in self._member_in(owner, part, given, name, depth)
+            ]
         return []
 
     def instance_of(self, module: Module, expr: ast.expr, depth: int = 0) -> Definition | None:

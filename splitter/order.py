@@ -1,4 +1,5 @@
 """What happens before what, across functions."""
+
 from __future__ import annotations
 
 import ast

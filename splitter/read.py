@@ -6,6 +6,7 @@
 Local modules are the files that the script's imports name, looked for in the script's folder (and in the packages there). They are
 parsed, never imported.
 """
+
 from __future__ import annotations
 
 import ast
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splitter.ir import Diagnostic, Fragment, SourceFile, Span
-from splitter.scopes import Names, Scope, resolve_names
+from splitter.scopes import Names, Scope, position, resolve_names
 
 ENTRY = "__main__"
 
@@ -47,9 +48,9 @@ class Module:
 
     def span(self, node: ast.AST) -> Span:
         """Where `node` stands; ast counts columns in UTF-8 bytes, people in characters."""
-        line, end = node.lineno, node.end_lineno  # type: ignore[attr-defined]
-        return Span(self.file.path, line, self._column(line, node.col_offset),  # type: ignore[attr-defined]
-                    end, self._column(end, node.end_col_offset))  # type: ignore[attr-defined]
+        line, column = position(node)
+        end, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
+        return Span(self.file.path, line, self._column(line, column), end, self._column(end, end_column))
 
     def _column(self, line: int, offset: int) -> int:
         text = self.line_starts[line - 1]
@@ -149,7 +150,7 @@ def absolute(module: str, package: str) -> str:
     if level == 0:
         return module
     parts = package.split(".") if package else []
-    base = parts[:len(parts) - (level - 1)]
+    base = parts[: len(parts) - (level - 1)]
     return ".".join([*base, module.lstrip(".")]) if module.lstrip(".") else ".".join(base)
 
 

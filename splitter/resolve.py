@@ -1,9 +1,10 @@
 """What an expression refers to: a library name, a definition or value of the program, a local module.
 
-    import torch.utils.data as D     D.DataLoader      -> Library("torch.utils.data.DataLoader")
-    from data import Photos          Photos            -> Definition(class Photos in data)
-    Loader = D.DataLoader            Loader            -> Library("torch.utils.data.DataLoader")
+import torch.utils.data as D     D.DataLoader      -> Library("torch.utils.data.DataLoader")
+from data import Photos          Photos            -> Definition(class Photos in data)
+Loader = D.DataLoader            Loader            -> Library("torch.utils.data.DataLoader")
 """
+
 from __future__ import annotations
 
 import ast
@@ -213,8 +214,11 @@ class Resolver:
         for module, node in self.program.walk():
             if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and id(node) not in callees:
                 definition = self.definition(module, node)
-                if definition is not None and not isinstance(definition.node, ast.ClassDef) and not isinstance(
-                        module.names.parent_of.get(node), ast.Attribute):
+                if (
+                    definition is not None
+                    and not isinstance(definition.node, ast.ClassDef)
+                    and not isinstance(module.names.parent_of.get(node), ast.Attribute)
+                ):
                     self._escapes.setdefault(id(definition.node), []).append((module, node))
         self._calls = dict(calls)
         return self._calls
@@ -254,10 +258,10 @@ def argument(call: ast.Call, function: FunctionNode, name: str, *, bound: bool) 
     for keyword in call.keywords:
         if keyword.arg == name:
             return keyword.value
-    positional = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)][1 if bound else 0:]
+    positional = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)][1 if bound else 0 :]
     if name in positional:
         index = positional.index(name)
-        if index < len(call.args) and not any(isinstance(arg, ast.Starred) for arg in call.args[:index + 1]):
+        if index < len(call.args) and not any(isinstance(arg, ast.Starred) for arg in call.args[: index + 1]):
             return call.args[index]
     return None
 

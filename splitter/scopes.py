@@ -6,6 +6,7 @@
 
 A scope holds every binding of its names; `reaching` picks those that can be the value of one use.
 """
+
 from __future__ import annotations
 
 import ast
@@ -15,8 +16,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 ScopeKind = Literal["module", "class", "function", "lambda", "comprehension"]
-BindingKind = Literal["import", "star", "def", "class", "param", "assign", "augment", "for", "with", "except", "walrus", "comp", "delete", "match"]
-ScopeNode = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+BindingKind = Literal[
+    "import", "star", "def", "class", "param", "assign", "augment", "for", "with", "except", "walrus", "comp", "delete", "match"
+]
+ScopeNode = (
+    ast.Module
+    | ast.ClassDef
+    | ast.FunctionDef
+    | ast.AsyncFunctionDef
+    | ast.Lambda
+    | ast.ListComp
+    | ast.SetComp
+    | ast.DictComp
+    | ast.GeneratorExp
+)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 BUILTINS = frozenset(dir(builtins)) | {"__file__", "__name__", "__doc__"}
 
@@ -104,8 +117,15 @@ class _Builder(ast.NodeVisitor):
             self.names.parent_of[child] = node
         super().visit(node)
 
-    def bind(self, name: str, kind: BindingKind, node: ast.AST, value: ast.expr | None = None, path: tuple[int, ...] = (),
-             origin: str | None = None) -> None:
+    def bind(
+        self,
+        name: str,
+        kind: BindingKind,
+        node: ast.AST,
+        value: ast.expr | None = None,
+        path: tuple[int, ...] = (),
+        origin: str | None = None,
+    ) -> None:
         scope = self.scope
         if kind == "walrus":
             while scope.kind == "comprehension" and scope.parent is not None:
@@ -125,8 +145,9 @@ class _Builder(ast.NodeVisitor):
             starred = next((i for i, item in enumerate(target.elts) if isinstance(item, ast.Starred)), len(target.elts))
             for index, item in enumerate(target.elts):
                 known = index < starred
-                self.bind_target(item.value if isinstance(item, ast.Starred) else item, kind, node,
-                                 value if known else None, (*path, index))
+                self.bind_target(
+                    item.value if isinstance(item, ast.Starred) else item, kind, node, value if known else None, (*path, index)
+                )
 
     def inside(self, kind: ScopeKind, node: ScopeNode, body: list[ast.AST]) -> None:
         outer, self.scope = self.scope, Scope(kind, node, self.scope)
@@ -175,7 +196,7 @@ class _Builder(ast.NodeVisitor):
                 self.visit(generator.iter)
             for test in generator.ifs:
                 self.visit(test)
-        for part in ([node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]):
+        for part in [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]:
             self.visit(part)
         self.scope = outer
 
@@ -183,8 +204,9 @@ class _Builder(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            self.bind(alias.asname or alias.name.split(".")[0], "import", node,
-                      origin=alias.name if alias.asname else alias.name.split(".")[0])
+            self.bind(
+                alias.asname or alias.name.split(".")[0], "import", node, origin=alias.name if alias.asname else alias.name.split(".")[0]
+            )
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = "." * node.level + (node.module or "")
@@ -277,3 +299,8 @@ def free_names(node: ast.AST, names: Names) -> Iterator[ast.Name]:
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load) and child in names.scope_of:
             if names.scope_of[child].lookup(child.id) not in inside:
                 yield child
+
+
+def position(node: ast.AST) -> tuple[int, int]:
+    """Line and column of a node that has a place in the text, for comparing."""
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)

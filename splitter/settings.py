@@ -1,16 +1,16 @@
 """Process-wide switches of libraries that the script sets, and that moved code obeys.
 
-    torch.set_flush_denormal(True)                 carried to the worker's module level
-    ImageFile.LOAD_TRUNCATED_IMAGES = True         carried when the moved code uses PIL
-    torch.backends.cudnn.benchmark = True          stays: it is about a device
+torch.set_flush_denormal(True)                 carried to the worker's module level
+ImageFile.LOAD_TRUNCATED_IMAGES = True         carried when the moved code uses PIL
+torch.backends.cudnn.benchmark = True          stays: it is about a device
 """
+
 from __future__ import annotations
 
 import ast
 
 from splitter.effects import Effects
 from splitter.find import Found
-from splitter.flow import blocks
 from splitter.read import Module
 from splitter.resolve import Library
 from splitter.slice import Slicer
@@ -21,8 +21,13 @@ STAYS = ("torch.backends", "torch.cuda", "matplotlib", "warnings", "logging", "o
 def settings(found: Found, effects: Effects, carried: list[tuple[Module, ast.stmt]], slicers: list[Slicer]) -> list[ast.stmt]:
     """The top-level statements of the script that set switches, and the imports that they need."""
     entry = found.program.entry
-    used = {"torch"} | {_package(found, module, node) for slicer in slicers for module, root in _roots(slicer, carried) for node in ast.walk(root)
-                        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(getattr(node, "ctx", None), ast.Load)}
+    used = {"torch"} | {
+        _package(found, module, node)
+        for slicer in slicers
+        for module, root in _roots(slicer, carried)
+        for node in ast.walk(root)
+        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(getattr(node, "ctx", None), ast.Load)
+    }
     wanted: dict[int, ast.stmt] = {}
     for stmt in entry.tree.body:
         if not isinstance(stmt, (ast.Expr, ast.Assign)):
@@ -67,6 +72,3 @@ def _setting(found: Found, effects: Effects, entry: Module, stmt: ast.stmt) -> l
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not isinstance(found.resolver.target(entry, node), Library):
             return []
     return names
-
-
-__all__ = ["blocks", "settings"]

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from splitter.effects import Effects
 from splitter.emit import emit
-from splitter.find import Found, Lost, find
+from splitter.find import Found, find
 from splitter.ir import Builder, Plan
+from splitter.origins import Lost
 from splitter.plan import plan
 from splitter.read import Module, Program, read
 

@@ -8,6 +8,7 @@
 A local statement that can be run twice is copied; a plain value that can't be copied is sent; a dataset becomes a reference to its
 handle; anything else refuses the slice.
 """
+
 from __future__ import annotations
 
 import ast
@@ -19,9 +20,10 @@ from splitter.flow import bindings_in, blocks, reaching
 from splitter.ir import Diagnostic
 from splitter.kinds import SENDABLE
 from splitter.order import happens_before
+from splitter.origins import Origin, Tracer
 from splitter.read import Module
 from splitter.resolve import Definition, Value
-from splitter.scopes import Binding, Scope, free_names
+from splitter.scopes import Binding, Scope, free_names, position
 from splitter.uses import changes_after
 
 
@@ -46,11 +48,11 @@ class Slicer:
             inner = isinstance(module.names.parent_of.get(node), ast.Lambda) or phase == "batch"
             if isinstance(node, ast.Name) or node is expr:
                 continue
-            self.carried.facts += [("batch" if inner else "build", fact) for fact in self.effects._node(module, node)]
+            self.carried.facts += [("batch" if inner else "build", fact) for fact in self.effects.at(module, node)]
         if isinstance(expr, ast.Name):
-            self.carried.facts += [(phase, fact) for fact in self.effects._node(module, expr)]
+            self.carried.facts += [(phase, fact) for fact in self.effects.at(module, expr)]
         elif isinstance(expr, ast.AST):
-            self.carried.facts += [(phase if not isinstance(expr, ast.Lambda) else "batch", fact) for fact in self.effects._node(module, expr)]
+            self.carried.facts += [(phase if not isinstance(expr, ast.Lambda) else "batch", fact) for fact in self.effects.at(module, expr)]
         for name in free_names(expr, module.names):
             self.name(module, name, self._phase(module, name, phase))
 
@@ -127,7 +129,9 @@ class Slicer:
         owner = self.found.resolver.module(scope)
         kinds = {self.found.kinds.of_binding(owner, binding) for binding in bindings}
         statements = self._copyable(module, name, bindings, scope)
-        if kinds & {"namespace", "self"} or (not statements and self._chain(module, name) and not kinds <= SENDABLE | {"dataset", "model", "parameter"}):
+        if kinds & {"namespace", "self"} or (
+            not statements and self._chain(module, name) and not kinds <= SENDABLE | {"dataset", "model", "parameter"}
+        ):
             self._attributes(module, name, kinds, phase)
         elif kinds == {"dataset"} or id(name) in self.references:
             self._reference(module, name)
@@ -143,8 +147,14 @@ class Slicer:
             self._send(module, name)
             self._unchanged_after(module, name, kinds)
         else:
-            reason = next((r for b in bindings if isinstance(b.node, ast.stmt) and b.value is not None
-                           and (r := self.carrier.forbids(module, b.node, allow=name.id))), None)
+            reason = next(
+                (
+                    r
+                    for b in bindings
+                    if isinstance(b.node, ast.stmt) and b.value is not None and (r := self.carrier.forbids(module, b.node, allow=name.id))
+                ),
+                None,
+            )
             if reason is not None and reason.code in ("S305", "S316") and kinds & {"model", "parameter"}:
                 reason = None
             raise Refused(reason or self.carrier.not_plain(module, name, kinds))
@@ -160,7 +170,7 @@ class Slicer:
         enclosing = {id(block_stmt) for up in [self.at, *module.names.ancestors(self.at)] for block in blocks(up) for block_stmt in block}
         wanted: dict[int, ast.stmt] = {}
         nodes = [b.node for b in bindings]
-        nodes += [use for _, use in changes_after(self.found, module, name) if (use.lineno, use.col_offset) < (self.at.lineno, self.at.col_offset)]  # type: ignore[attr-defined]
+        nodes += [use for _, use in changes_after(self.found, module, name) if position(use) < position(self.at)]
         for node in nodes:
             stmt = next((up for up in (node, *module.names.ancestors(node)) if id(up) in enclosing), None)
             if not isinstance(stmt, ast.stmt) or any(child is self.at for child in ast.walk(stmt)):
@@ -200,9 +210,14 @@ class Slicer:
         for chain in chains:
             attribute = chain.split(".")[1]
             if "namespace" in kinds:
-                nodes = [node for _, node in self.carrier.attribute_writers(module, name.id, attribute)]
-                between = [n for n in nodes if n in module.names.parent_of and frame_scope(module, n) is frame_scope(module, self.at)
-                           and (name.lineno, name.col_offset) < (n.lineno, n.col_offset) < (self.at.lineno, self.at.col_offset)]  # type: ignore[attr-defined]
+                nodes = [node for _, node in self.carrier.writers.of_attribute(module, name.id, attribute)]
+                between = [
+                    n
+                    for n in nodes
+                    if n in module.names.parent_of
+                    and frame_scope(module, n) is frame_scope(module, self.at)
+                    and position(name) < position(n) < position(self.at)
+                ]
                 if between:
                     raise Refused(late(chain, module, between[0]))
             self.carried.environment[chain] = None
@@ -211,9 +226,11 @@ class Slicer:
         """S301 when a bound method (collate_fn=self.collate) uses a model that its object holds."""
         definition = self.found.kinds.instance_of(module, bound.value)
         method = self.found.resolver.method(definition, bound.attr) if definition else None
-        for node in ast.walk(method.node) if method else ():
-            if isinstance(node, ast.Attribute) and self.found.kinds.of(method.module, node) in ("model", "parameter"):  # type: ignore[union-attr]
-                return Diagnostic("S301", method.module.span(node), (("what", f"`{method.module.text(node)}`"),))  # type: ignore[union-attr]
+        if method is None:
+            return None
+        for node in ast.walk(method.node):
+            if isinstance(node, ast.Attribute) and self.found.kinds.of(method.module, node) in ("model", "parameter"):
+                return Diagnostic("S301", method.module.span(node), (("what", f"`{method.module.text(node)}`"),))
         return None
 
     def _longest(self, module: Module, name: ast.Name) -> str:
@@ -244,7 +261,7 @@ class Slicer:
             definition, node = init, init.node
         if isinstance(node, ast.ClassDef):
             return None
-        names = [a.arg for a in node.args.args][1 if bound else 0:]
+        names = [a.arg for a in node.args.args][1 if bound else 0 :]
         keyword = next((k.arg for k in call.keywords if k.value is arg), None)
         parameter = keyword or (names[call.args.index(arg)] if arg in call.args and call.args.index(arg) < len(names) else None)
         inner = definition.module
@@ -268,8 +285,6 @@ class Slicer:
 
     def _reference(self, module: Module, name: ast.Name) -> None:
         """Another dataset: on the trainer it is a handle (or a replica), which may be sent."""
-        from splitter.find import Origin, Tracer
-
         tracer = Tracer(self.found.resolver, self.found.kinds, {id(site.call): site for site in self.found.sites})
         origins = list(tracer.trace(module, name, frozenset(), ()))
         if not origins or not all(isinstance(origin, Origin) and id(origin.expr) in self.handles for origin in origins):
@@ -282,7 +297,8 @@ class Slicer:
                 if fact.effect in ("gradient", "model"):
                     raise Refused(Diagnostic("S307", module.span(name), (("what", f"`{name.id}`"),)))
         now = reaching(self.at, name.id, module.names, module.names.scope_of[name].lookup(name.id))
-        then = self._bindings(module, name, module.names.scope_of[name].lookup(name.id))  # type: ignore[arg-type]
+        scope = module.names.scope_of[name].lookup(name.id)
+        then = self._bindings(module, name, scope) if scope is not None else now
         if set(map(id, now)) != set(map(id, then)):
             raise Refused(late(name.id, module, (now or then)[-1].node))
         self.carried.environment[name.id] = None
@@ -309,8 +325,11 @@ class Slicer:
 
 def _jumps(stmt: ast.stmt) -> bool:
     """A statement that may leave the block: it can't be copied on its own."""
-    return any(isinstance(node, (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await)) for node in ast.walk(stmt)
-               if not isinstance(stmt, (ast.FunctionDef, ast.ClassDef)))
+    return any(
+        isinstance(node, (ast.Return, ast.Break, ast.Continue, ast.Yield, ast.YieldFrom, ast.Await))
+        for node in ast.walk(stmt)
+        if not isinstance(stmt, (ast.FunctionDef, ast.ClassDef))
+    )
 
 
 def targets_of(found: Found, module: Module, expr: ast.expr) -> list[Value | Definition]:

@@ -8,6 +8,7 @@
 
 The flow goes forward: through variables, containers, attributes, parameters and results of the program's own functions.
 """
+
 from __future__ import annotations
 
 import ast
@@ -15,19 +16,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from splitter.find import Found, Site, Tracer
+from splitter.find import Found
 from splitter.flow import reaching
 from splitter.kinds import SENDABLE
 from splitter.knowledge import MUTATORS, PLAIN_METHODS, TENSOR_METHODS, WRAPPERS, row
+from splitter.origins import Tracer
 from splitter.read import Module
-from splitter.resolve import Definition, Library
+from splitter.resolve import Definition, Value
 from splitter.scopes import Scope
+from splitter.sites import Site
 
 UseKind = Literal["loader", "length", "index", "iterate", "read", "call", "write", "wrap", "sampler", "object", "change"]
 # Attributes of library datasets that are plain data, by torchvision's documentation.
 PLAIN_ATTRIBUTES = frozenset("classes class_to_idx samples targets imgs labels data root num_classes train split".split())
-LOOKING = frozenset(f"builtins.{name}" for name in ("len", "iter", "enumerate", "zip", "list", "tuple", "reversed", "next", "bool", "map")) | {
-    "tqdm.tqdm", "tqdm.auto.tqdm"}
+LOOKING = frozenset(
+    f"builtins.{name}" for name in ("len", "iter", "enumerate", "zip", "list", "tuple", "reversed", "next", "bool", "map")
+) | {"tqdm.tqdm", "tqdm.auto.tqdm"}
 INERT = frozenset({"builtins.id"})
 
 
@@ -50,6 +54,7 @@ class _Walk:
     skip: frozenset[int]
     uses: list[Use] = field(default_factory=list)
     done: set[tuple[int, str]] = field(default_factory=set)
+    origin_class: Definition | None = None
 
     def add(self, kind: UseKind, module: Module, node: ast.AST, site: Site | None = None) -> None:
         self.uses.append(Use(kind, module, node, f"`{module.text(module.names.statement(node) if kind == 'change' else node)}`", site))
@@ -107,7 +112,7 @@ class _Walk:
             case ast.Assign(targets=targets):
                 for target in targets:
                     if isinstance(target, (ast.Tuple, ast.List)):
-                        for part in target.elts[path[0]:path[0] + 1] if path else target.elts:
+                        for part in target.elts[path[0] : path[0] + 1] if path else target.elts:
                             self._target(module, part, inner)
                     else:
                         self._target(module, target, f"container of {inner}", path)
@@ -126,13 +131,15 @@ class _Walk:
                 self._returned(module, parent, f"container of {inner}", path)
             case ast.Call() | ast.keyword():
                 call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
-                name = self.found.resolver.library(module, call.func) if isinstance(call, ast.Call) else None
-                if name in WRAPPERS:
+                if not isinstance(call, ast.Call):
+                    return
+                called = self.found.resolver.library(module, call.func)
+                if called in WRAPPERS:
                     self.add("wrap", module, call)
                     self.dataset(module, call, "wrapped")
-                elif isinstance(call, ast.Call) and name is not None and row(name).gives == "argument":
+                elif called is not None and row(called).gives == "argument":
                     self.container(module, call, (), inner)
-                elif isinstance(call, ast.Call):
+                else:
                     self._parameters(module, call, expr, f"container of {inner}", path)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.IfExp():
                 self.container(module, parent, (), inner)
@@ -192,7 +199,9 @@ class _Walk:
             yield from _loads(module, expr)
         else:
             text = ast.unparse(expr)
-            yield from (node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node is not expr and ast.unparse(node) == text)
+            yield from (
+                node for node in ast.walk(module.tree) if isinstance(node, ast.Attribute) and node is not expr and ast.unparse(node) == text
+            )
 
     def _loads(self, module: Module, target: ast.Name, what: str, path: tuple[int, ...]) -> None:
         for use_module, use in _reads(self.found, module, target):
@@ -201,13 +210,25 @@ class _Walk:
 
     def _members(self, module: Module, target: ast.Attribute, what: str, path: tuple[int, ...]) -> None:
         for other, node in self.found.program.walk():
-            if isinstance(node, ast.Attribute) and node.attr == target.attr and isinstance(node.ctx, ast.Load) and id(node) not in self.skip:
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == target.attr
+                and isinstance(node.ctx, ast.Load)
+                and id(node) not in self.skip
+            ):
                 owner, user = self.found.kinds.instance_of(module, target.value), self.found.kinds.instance_of(other, node.value)
-                if owner is None or user is None or owner.node is user.node or owner.node in [a.node for a in self.found.resolver.ancestry(user)[1]]:
+                if (
+                    owner is None
+                    or user is None
+                    or owner.node is user.node
+                    or owner.node in [a.node for a in self.found.resolver.ancestry(user)[1]]
+                ):
                     self._follow(other, node, what, path)
 
     def _returned(self, module: Module, node: ast.AST, what: str, path: tuple[int, ...]) -> None:
-        function = next((up for up in module.names.ancestors(node) if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None)
+        function = next(
+            (up for up in module.names.ancestors(node) if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None
+        )
         if function is None:
             return
         for site_module, call in self.found.resolver.call_sites(function):
@@ -255,7 +276,9 @@ class _Walk:
             method = self.found.resolver.method(instance, call.func.attr) if instance else None
             functions += [(method, True)] if method else []
         for function, bound in functions:
-            names = [arg.arg for arg in function.node.args.args][1 if bound else 0:]  # type: ignore[union-attr]
+            if isinstance(function.node, ast.ClassDef):
+                continue
+            names = [arg.arg for arg in function.node.args.args][1 if bound else 0 :]
             keyword = next((k.arg for k in call.keywords if k.value is expr), None)
             name = keyword or (names[call.args.index(expr)] if expr in call.args and call.args.index(expr) < len(names) else None)
             if name is None or function.node not in function.module.names.inner:
@@ -291,8 +314,12 @@ class _Walk:
                 self.add("object" if not called or name in PLAIN_METHODS | TENSOR_METHODS else "change", module, end)
         elif kind not in SENDABLE:
             self.add("object", module, attribute)
-        elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name) and any(
-                _changes(module, use) for use in _loads(module, parent.targets[0])):
+        elif (
+            isinstance(parent, ast.Assign)
+            and len(parent.targets) == 1
+            and isinstance(parent.targets[0], ast.Name)
+            and any(_changes(module, use) for use in _loads(module, parent.targets[0]))
+        ):
             self.add("change", module, parent)
         else:
             self.add("read", module, attribute)
@@ -312,17 +339,12 @@ class _Walk:
         self.add("object" if used and result not in SENDABLE and result != "unknown" else "call", module, call)
 
     def _member_kind(self, module: Module, attribute: ast.Attribute) -> str:
-        definitions = [d for d in (self.found.kinds.instance_of(module, attribute.value), *self._classes()) if d is not None]
+        definitions = [d for d in (self.found.kinds.instance_of(module, attribute.value), self.origin_class) if d is not None]
         for definition in definitions:
             kind = self.found.kinds.member_kind(definition, attribute.attr)
             if kind != "unknown":
                 return kind
         return "plain" if attribute.attr in PLAIN_ATTRIBUTES else "unknown"
-
-    def _classes(self) -> list[Definition]:
-        return [self.origin_class] if self.origin_class else []
-
-    origin_class: Definition | None = None
 
 
 def _changes(module: Module, use: ast.expr) -> bool:
@@ -334,32 +356,38 @@ def _changes(module: Module, use: ast.expr) -> bool:
         above = module.names.parent_of[parent]
         name = parent.attr
         return not isinstance(parent.ctx, ast.Load) or (
-            isinstance(above, ast.Call) and above.func is parent and (name in MUTATORS or (name.endswith("_") and not name.endswith("__"))))
+            isinstance(above, ast.Call) and above.func is parent and (name in MUTATORS or (name.endswith("_") and not name.endswith("__")))
+        )
     return isinstance(parent, ast.AugAssign)
 
 
 def _loads(module: Module, target: ast.Name) -> Iterator[ast.Name]:
     scope = module.names.scope_of[target].lookup(target.id)
     for node in ast.walk(scope.node if scope else module.tree):
-        if isinstance(node, ast.Name) and node.id == target.id and isinstance(node.ctx, ast.Load) and module.names.scope_of[node].lookup(node.id) is scope:
+        if (
+            isinstance(node, ast.Name)
+            and node.id == target.id
+            and isinstance(node.ctx, ast.Load)
+            and module.names.scope_of[node].lookup(node.id) is scope
+        ):
             yield node
 
 
 def _reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
     """Loads that this binding of the name can reach, in other modules too when the name is a module's."""
     scope: Scope | None = module.names.scope_of[target].lookup(target.id)
-    statement = next((up for up in [target, *module.names.ancestors(target)] if isinstance(up, (ast.stmt, ast.comprehension, ast.NamedExpr))), target)
+    statement = next(
+        (up for up in [target, *module.names.ancestors(target)] if isinstance(up, (ast.stmt, ast.comprehension, ast.NamedExpr))), target
+    )
     for use in _loads(module, target):
         if any(binding.node is statement for binding in reaching(use, use.id, module.names, scope)):
             yield module, use
     if scope is not None and scope.kind == "module":
-        for other in found.program.modules.values():
-            if other is not module:
-                for node in ast.walk(other.tree):
-                    if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
-                        for value in found.resolver.targets(other, node):
-                            if getattr(value, "binding", None) is not None and value.binding.node is statement and value.binding.name == target.id:  # type: ignore[union-attr]
-                                yield other, node
+        for other, node in found.program.walk():
+            if other is not module and isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+                for value in found.resolver.targets(other, node):
+                    if isinstance(value, Value) and value.binding.node is statement and value.binding.name == target.id:
+                        yield other, node
 
 
 def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> list[Use]:
@@ -370,7 +398,11 @@ def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> 
     for other, node in found.program.walk():
         # `x.dataset` where x can't be followed may be a loader's dataset: better one use too many
         if isinstance(node, ast.Attribute) and node.attr == "dataset" and id(node) not in skip and isinstance(node.ctx, ast.Load):
-            if found.kinds.of(other, node.value) in ("unknown", "loader") and not any(key[0] == id(node) for key in walk.done) and _strange(found, other, node):
+            if (
+                found.kinds.of(other, node.value) in ("unknown", "loader")
+                and not any(key[0] == id(node) for key in walk.done)
+                and _strange(found, other, node)
+            ):
                 walk.dataset(other, node)
     return walk.uses
 
@@ -378,7 +410,11 @@ def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> 
 def _strange(found: Found, module: Module, node: ast.Attribute) -> bool:
     """Whether `x.dataset` belongs to no loader, wrapper or attribute that the program shows."""
     tracer = Tracer(found.resolver, found.kinds, {id(site.call): site for site in found.sites})
-    return not list(tracer.loader_sites(module, node.value, frozenset())) and found.kinds.of(module, node) not in SENDABLE and isinstance(node.value, ast.Name)
+    return (
+        not list(tracer.loader_sites(module, node.value, frozenset()))
+        and found.kinds.of(module, node) not in SENDABLE
+        and isinstance(node.value, ast.Name)
+    )
 
 
 def changes_after(found: Found, module: Module, expr: ast.Name) -> Iterator[tuple[Module, ast.AST]]:

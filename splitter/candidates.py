@@ -1,0 +1,74 @@
+"""What `decide` works on: origins and loader sites on their way to an edit or to a refusal, and their names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from splitter.ir import Diagnostic, Residence, Role
+from splitter.origins import Origin
+from splitter.read import Module
+from splitter.sites import Site
+from splitter.slice import Slicer
+from splitter.uses import Use
+
+
+@dataclass(eq=False)
+class Candidate:
+    """An origin on its way to a builder, or to a refusal."""
+
+    origin: Origin
+    name: str
+    slicer: Slicer | None = None
+    uses: tuple[Use, ...] = ()
+    refused: Diagnostic | None = None
+    residence: Residence = "moved"
+
+
+@dataclass(eq=False)
+class SitePlan:
+    """A loader site on its way to an edit, or to a refusal."""
+
+    site: Site
+    name: str
+    candidates: tuple[Candidate, ...] = ()
+    loader: Slicer | None = None
+    refused: Diagnostic | None = None
+
+    @property
+    def split(self) -> bool:
+        return self.refused is None and any(candidate.refused is None for candidate in self.candidates)
+
+
+def variable(module: Module, expr: ast.expr) -> str:
+    """The variable (or key, or attribute) that an expression's value is given to."""
+    child: ast.AST = expr
+    for parent in module.names.ancestors(expr):
+        if isinstance(parent, (ast.Assign, ast.AnnAssign)):
+            target = parent.targets[0] if isinstance(parent, ast.Assign) else parent.target
+            if isinstance(target, ast.Tuple) and isinstance(parent.value, ast.Tuple) and child in parent.value.elts:
+                target = target.elts[parent.value.elts.index(child)]
+            return target.id if isinstance(target, ast.Name) else target.attr if isinstance(target, ast.Attribute) else ""
+        if isinstance(parent, ast.Return):
+            function = next((up for up in module.names.ancestors(parent) if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
+            return function.name if function else ""
+        if isinstance(parent, (ast.Call, ast.keyword)) and isinstance(child, ast.expr):
+            return ""
+        if isinstance(parent, ast.stmt):
+            return ""
+        child = parent
+    return ""
+
+
+def stem(name: str) -> str:
+    """`train_dataset`, `trainloader`, `train_loader` are all about `train`."""
+    bare = re.sub(r"^(build|make|get|create|load)_", "", name.strip("_"))
+    short = re.sub(r"_?(data_?loaders?|data_?sets?|loaders?|sets?|_ds|_dl|_data|_iter)$", "", bare)
+    return short.strip("_") or bare or "data"
+
+
+def role(name: str) -> Role:
+    if re.search(r"val|test|eval|dev", name):
+        return "eval"
+    return "train" if "train" in name else "either"

@@ -1,0 +1,176 @@
+"""Which loaders are split.
+
+    loader <- dataset <- origin       the origin's slice is clean, the trainer's uses of the dataset can be sent: split
+                                      anything else: left, with the code
+
+A dataset that feeds one loader that is left can't be moved for another, so refusals spread until nothing changes any more.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from splitter.candidates import Candidate, SitePlan, stem, variable
+from splitter.carry import Refused
+from splitter.checks import check_facts, check_uses, residence, worker_counts
+from splitter.effects import Effects
+from splitter.find import Found
+from splitter.fragments import shared_line
+from splitter.ir import Diagnostic
+from splitter.origins import Origin
+from splitter.read import Module
+from splitter.sites import Site
+from splitter.slice import Slicer
+from splitter.uses import uses
+
+
+class Decider:
+    """Decides until nothing changes any more."""
+
+    def __init__(self, found: Found, streams: int | None) -> None:
+        self.found = found
+        self.effects = Effects(found.resolver, found.kinds)
+        self.streams = streams
+        self.candidates: dict[int, Candidate] = {}
+        self.names: set[str] = set()
+
+    def decide(self) -> list[SitePlan]:
+        """Every loader site, with its candidates split or refused."""
+        sites = [self._site(site) for site in self.found.sites]
+        pending = True
+        while pending:
+            before = self._refusals(sites)
+            for candidate in self.candidates.values():
+                self._slice(candidate)
+            for site in sites:
+                self._slice_loader(site)
+            for site in sites:
+                self._check(site)
+            for candidate in self.candidates.values():
+                self._check_uses(candidate, sites)
+            pending = self._refusals(sites) != before
+        return sites
+
+    def _refusals(self, sites: list[SitePlan]) -> tuple[int, int]:
+        return sum(c.refused is not None for c in self.candidates.values()), sum(s.refused is not None for s in sites)
+
+    # -- candidates ----------------------------------------------------------------------------------------------------
+
+    def _site(self, site: Site) -> SitePlan:
+        made = SitePlan(site, "", refused=site.problem)
+        if site.problem is not None:
+            made.name = self._name(site.module, site.call)
+            return made
+        in_order = site.option("in_order")
+        if isinstance(in_order, ast.Constant) and in_order.value is False:
+            made.refused = Diagnostic("S308", site.module.span(site.call))
+        for option in ("collate_fn", "worker_init_fn"):
+            if len({ast.unparse(expr) for expr in site.options.get(option, ())}) > 1:
+                made.refused = Diagnostic("S203", site.module.span(site.call), (("what", option),))
+        found = self.found.origins[id(site.call)]
+        lost = next((item for item in found if not isinstance(item, Origin)), None)
+        if lost is not None and made.refused is None:
+            made.refused = Diagnostic("S201", site.module.span(site.call), (("what", lost.what),))
+        if not found and made.refused is None:
+            made.refused = Diagnostic("S201", site.module.span(site.call), (("what", "nowhere that the script shows"),))
+        made.candidates = tuple(self._candidate(item, site) for item in found if isinstance(item, Origin))
+        made.name = self._site_name(site, made.candidates)
+        return made
+
+    def _candidate(self, origin: Origin, site: Site) -> Candidate:
+        key = id(origin.expr)
+        if key not in self.candidates:
+            self.candidates[key] = Candidate(origin, self._name(origin.module, origin.expr, fallback=variable(site.module, site.call)))
+        return self.candidates[key]
+
+    def _name(self, module: Module, expr: ast.expr, fallback: str = "") -> str:
+        base = stem(variable(module, expr) or fallback or "data")
+        name, number = base, 2
+        while name in self.names:
+            name, number = f"{base}_{number}", number + 1
+        self.names.add(name)
+        return name
+
+    def _site_name(self, site: Site, candidates: tuple[Candidate, ...]) -> str:
+        taken = {c.name for c in candidates}
+        short = stem(variable(site.module, site.call) or "loader")
+        if len(taken) == 1:
+            only = next(iter(taken))
+            if short == only or not variable(site.module, site.call) or short not in self.names:
+                shared = [
+                    s
+                    for s in self.found.sites
+                    if s is not site
+                    and any(isinstance(o, Origin) and o.expr is candidates[0].origin.expr for o in self.found.origins[id(s.call)])
+                ]
+                if not shared:
+                    return only
+        return self._name(site.module, site.call, fallback="loader")
+
+    # -- slices --------------------------------------------------------------------------------------------------------
+
+    def _handles(self) -> frozenset[int]:
+        return frozenset(key for key, candidate in self.candidates.items() if candidate.refused is None)
+
+    def _slice(self, candidate: Candidate) -> None:
+        if candidate.refused is not None:
+            return
+        origin = candidate.origin
+        slicer = Slicer(self.found, self.effects, origin.module, origin.expr, self._handles())
+        try:
+            slicer.expression(origin.module, origin.expr, "build")
+            shared_line(origin.module, slicer.body.values())
+        except Refused as refusal:
+            candidate.refused = refusal.diagnostic
+            return
+        candidate.slicer = slicer
+
+    def _slice_loader(self, site: SitePlan) -> None:
+        if not site.split:
+            return
+        slicer = Slicer(self.found, self.effects, site.site.module, site.site.call, self._handles())
+        moved = False
+        try:
+            for option in ("collate_fn", "worker_init_fn"):
+                expr = site.site.option(option)
+                if expr is None or (isinstance(expr, ast.Constant) and expr.value is None):
+                    continue
+                moved = True
+                slicer.expression(site.site.module, expr, "batch")
+            shared_line(site.site.module, slicer.body.values())
+        except Refused as refusal:
+            site.refused = refusal.diagnostic
+            return
+        site.loader = slicer if moved else None
+
+    # -- checks --------------------------------------------------------------------------------------------------------
+
+    def _check(self, site: SitePlan) -> None:
+        if not site.split:
+            return
+        counts = worker_counts(site.site, self.streams)
+        for candidate in site.candidates:
+            if candidate.refused is None and candidate.slicer is not None:
+                problem = check_facts(self.found, candidate.slicer, site.site, counts, candidate.slicer.carried.inside)
+                candidate.refused = problem
+        if site.loader is not None:
+            site.refused = check_facts(self.found, site.loader, site.site, counts, site.loader.carried.inside)
+
+    def _check_uses(self, candidate: Candidate, sites: list[SitePlan]) -> None:
+        if candidate.refused is not None or candidate.slicer is None:
+            return
+        moved = set(candidate.slicer.carried.inside)
+        for other in self.candidates.values():
+            moved |= other.slicer.carried.inside if other.slicer and other.refused is None else set()
+        for site in sites:
+            moved |= site.loader.carried.inside if site.loader else set()
+        moved -= {id(candidate.origin.expr)}
+        candidate.uses = tuple(uses(self.found, candidate.origin.module, candidate.origin.expr, frozenset(moved)))
+        own = [s for s in sites if candidate in s.candidates]
+        left = next((s for s in own if s.refused is not None), None)
+        if left is not None:
+            candidate.refused = left.refused
+            return
+        zero = any(0 in worker_counts(s.site, self.streams) or None in worker_counts(s.site, self.streams) for s in own)
+        candidate.refused = check_uses(candidate.uses, candidate.slicer, zero)
+        candidate.residence = residence(candidate.uses)

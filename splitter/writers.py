@@ -1,0 +1,85 @@
+"""Who changes a module's global, and when.
+
+REGISTRY = {}                        made here
+def register(f): REGISTRY[f] = f     changed by this function ...
+@register                            ... which this top-level statement runs
+def crop(x): ...
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from collections.abc import Iterator
+
+from splitter.effects import Effects
+from splitter.find import Found
+from splitter.read import Module
+from splitter.resolve import LocalModule, Value
+
+
+class Writers:
+    """Finds the places that change a global, and the top-level statements that run them."""
+
+    def __init__(self, found: Found, effects: Effects) -> None:
+        self.found = found
+        self.effects = effects
+
+    def of(self, module: Module, name: str) -> Iterator[tuple[Module, ast.AST]]:
+        """Every place that changes a global other than by binding it at the top level."""
+        for other in self.found.program.modules.values():
+            for node in ast.walk(other.tree):
+                if not isinstance(node, (ast.Call, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
+                    continue
+                for fact in self.effects.at(other, node):
+                    if fact.effect == "writes-global" and self._means(other, fact.node, fact.what, module, name):
+                        yield other, fact.node
+            if other is not module:
+                yield from (
+                    (other, node)
+                    for node in ast.walk(other.tree)
+                    if isinstance(node, ast.Attribute)
+                    and node.attr == name
+                    and isinstance(node.ctx, ast.Store)
+                    and any(isinstance(t, LocalModule) and t.module is module for t in self.found.resolver.targets(other, node.value))
+                )
+
+    def _means(self, other: Module, node: ast.AST, what: str, module: Module, name: str) -> bool:
+        if other is module:
+            scope = other.names.scope_of[node].lookup(what)
+            return what == name and (scope is None or scope.kind == "module")
+        for binding in other.names.top.bindings.get(what, []):
+            for target in self.found.resolver.of_binding(other, binding) if binding.kind == "import" else []:
+                if isinstance(target, Value) and target.module is module and target.binding.name == name:
+                    return True
+        return False
+
+    def of_attribute(self, module: Module, root: str, attribute: str) -> Iterator[tuple[Module, ast.AST]]:
+        """Stores to `.attribute` of anything that is parsed arguments."""
+        for other, node in self.found.program.walk():
+            if isinstance(node, ast.Attribute) and node.attr == attribute and not isinstance(node.ctx, ast.Load):
+                if isinstance(node.value, ast.Name) and (node.value.id == root or self.found.kinds.of(other, node.value) == "namespace"):
+                    yield other, node
+
+    def registrations(self, module: Module, node: ast.AST) -> list[ast.stmt] | None:
+        """The top-level statements that run `node`: its own, or (for code in a function) those that call that function."""
+        chain = [node, *module.names.ancestors(node)]
+        function = next((up for up in chain if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None)
+        top = next((up for up, above in itertools.pairwise(chain) if isinstance(above, ast.Module)), None)
+        if function is None:
+            guarded = isinstance(top, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(top.test))
+            return [top] if isinstance(top, ast.stmt) and not guarded else None
+        outer = function
+        for up in module.names.ancestors(function):
+            if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                outer = up
+        callers = self.found.resolver.call_sites(outer)
+        if isinstance(outer, ast.Lambda) or not callers:
+            return None
+        found: list[ast.stmt] = []
+        for caller_module, call in callers:
+            if caller_module is not module or module.names.scope_of[call].function().kind != "module":
+                return None
+            above = [call, *module.names.ancestors(call)]
+            found += [up for up, nxt in itertools.pairwise(above) if isinstance(nxt, ast.Module) and isinstance(up, ast.stmt)]
+        return found
