@@ -11,6 +11,7 @@ from scratch import Scratch
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite the expected/ folders of the fixtures")
+    parser.addoption("--all-pools", action="store_true", help="verify every fixture with every kind of pool")
 
 
 @pytest.fixture
@@ -18,9 +19,14 @@ def update(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update"))
 
 
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fixtures")
+
+
 @pytest.fixture
-def scratch(tmp_path: Path) -> Iterator[Scratch]:
-    scratch = Scratch(tmp_path)
+def scratch(tmp_path: Path, library: Path) -> Iterator[Scratch]:
+    scratch = Scratch(tmp_path, library)
     try:
         yield scratch
         scratch.assert_nothing_left()

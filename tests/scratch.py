@@ -29,22 +29,29 @@ def python_environment(**more: str) -> dict[str, str]:
 
 @dataclass
 class Scratch:
-    """A scratch folder and the commands run in it, each marked so that everything they start can be found again."""
+    """A scratch folder and the commands run in it, each marked so that everything they start can be found again.
+
+    `library` keeps one copy of each fixture with its data made, for all tests of a session.
+    """
 
     folder: Path
+    library: Path
     mark: str = field(default_factory=lambda: uuid.uuid4().hex)
     shared_memory_before: frozenset[str] = field(default_factory=lambda: shared_memory_names())
 
     def copy(self, fixture: str, name: str = "script") -> Path:
         """A copy of the fixture with its data made, and without what splitter is expected to write."""
-        target = self.folder / name
-        shutil.copytree(FIXTURES / fixture, target, ignore=AROUND)
-        maker = target / "make_data.py"
-        if maker.exists():
-            ended = self.run([sys.executable, maker.name], target)
-            assert ended.returncode == 0, ended.stderr
-            maker.unlink()
-        return target
+        prepared = self.library / fixture
+        if not prepared.exists():
+            making = self.folder / "making"
+            shutil.copytree(FIXTURES / fixture, making, ignore=AROUND)
+            maker = making / "make_data.py"
+            if maker.exists():
+                ended = self.run([sys.executable, maker.name], making)
+                assert ended.returncode == 0, ended.stderr
+                maker.unlink()
+            making.rename(prepared)
+        return Path(shutil.copytree(prepared, self.folder / name))
 
     def environment(self, **more: str) -> dict[str, str]:
         return python_environment(SPLITTER_TEST_MARK=self.mark, **more)

@@ -24,8 +24,17 @@ import pytest
 from scratch import COMMAND_LIMIT_S, FIXTURES, Scratch, files_below
 
 SPLIT = sorted(path.parent.name for path in FIXTURES.glob("*/train.py") if not path.parent.name.startswith("refuse_"))
-# One of each kind: files and random draws, shards, streams that live on, the main process, local modules.
-ON_SEVERAL_WORKERS = ["imagenet", "iterable_sharded", "persistent", "workers_zero", "helpers_module"]
+POOLS = ("local", "local:2", "local:3", "list")
+# Which pool a fixture is verified with when the tests run without --all-pools: "local", and for one of each kind
+# (files and random draws, shards, streams that live on, the main process, local modules) another.
+POOL = {
+    "imagenet": "local:3",
+    "iterable_sharded": "local:3",
+    "persistent": "local:2",
+    "workers_zero": "local:2",
+    "helpers_module": "list",
+    "text_vocab": "list",
+}
 MARK = re.compile(r"# expect: (S\d{3})$", re.MULTILINE)
 GENERATED = ("train_worker.py", "train_trainer.py", "train_split.md", "train_split.json")
 
@@ -127,51 +136,46 @@ def test_same_output_as_the_script(fixture: str, scratch: Scratch) -> None:
     assert files_below(split).keys() - present == files_below(script).keys() - data, "files were left behind"
 
 
-@pytest.mark.parametrize("fixture", SPLIT)
-def test_verify(fixture: str, scratch: Scratch) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "pool" in metafunc.fixturenames:
+        every = metafunc.config.getoption("--all-pools")
+        pairs = [(fixture, pool) for fixture in SPLIT for pool in POOLS if every or pool == POOL.get(fixture, "local")]
+        metafunc.parametrize(("fixture", "pool"), pairs)
+
+
+def test_verify(fixture: str, pool: str, scratch: Scratch) -> None:
+    """Batches, generators, output and exit status to the end of the script, as `splitter verify` compares them."""
     folder = scratch.copy(fixture)
-    verify(scratch, fixture, folder)
-
-
-@pytest.mark.parametrize("workers", ["local:2", "local:3"])
-@pytest.mark.parametrize("fixture", ON_SEVERAL_WORKERS)
-def test_verify_on_several_local_workers(fixture: str, workers: str, scratch: Scratch) -> None:
-    folder = scratch.copy(fixture)
-    verify(scratch, fixture, folder, "--workers", workers)
-
-
-@pytest.mark.parametrize("fixture", ON_SEVERAL_WORKERS)
-def test_two_workers_that_have_only_the_worker_program(fixture: str, scratch: Scratch) -> None:
-    """The workers' folder holds the data, the worker program and local modules; neither script nor trainer."""
-    script, host = scratch.copy(fixture, "script"), scratch.copy(fixture, "host")
-    arguments = arguments_of(fixture)
-    plain = scratch.run([sys.executable, "train.py", *arguments], script)
-    transform(scratch, fixture, script)
-    (host / "train.py").unlink()
-    shutil.copy(script / "train_worker.py", host)
-    token = scratch.folder / "token"
-    token.write_text("a token of the tests\n")
-    token.chmod(0o600)
-
-    with ExitStack() as workers:
-        addresses = [start_worker(scratch, host, token, workers) for _ in range(2)]
-        trained = scratch.run(
-            [sys.executable, "train_trainer.py", *arguments],
-            script,
-            SPLITTER_WORKERS=",".join(addresses),
-            SPLITTER_TOKEN_FILE=str(token),
-        )
-        assert (trained.stdout, trained.returncode) == (plain.stdout, plain.returncode), trained.stderr
-    scratch.assert_nothing_left()
-
-
-def verify(scratch: Scratch, fixture: str, folder: Path, *options: str) -> None:
     before = files_below(folder)
-    ended = scratch.splitter("verify", "train.py", *options, *after_dashes(fixture), folder=folder)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+    with ExitStack() as workers:
+        environment = {}
+        if pool == "list":
+            token = make_token(scratch)
+            environment["SPLITTER_TOKEN_FILE"] = str(token)
+            host = worker_folder(scratch, fixture)
+            pool = ",".join(start_worker(scratch, host, token, workers) for _ in range(2))
+        options = ["--workers", pool, "--epochs", "9", "--batches", "999"]
+        ended = scratch.splitter("verify", "train.py", *options, *after_dashes(fixture), folder=folder, **environment)
+        assert ended.returncode == 0, ended.stdout + ended.stderr
     scratch.assert_nothing_left()
     left = files_below(folder).keys() - before.keys()
     assert not [name for name in left if "train_" in name], "generated files were left behind"
+
+
+def make_token(scratch: Scratch) -> Path:
+    token = scratch.folder / "token"
+    token.write_text("a token of the tests\n")
+    token.chmod(0o600)
+    return token
+
+
+def worker_folder(scratch: Scratch, fixture: str) -> Path:
+    """A folder as on a worker's host: the data, the worker program and local modules; neither script nor trainer."""
+    split, host = scratch.copy(fixture, "split"), scratch.copy(fixture, "host")
+    transform(scratch, fixture, split)
+    (host / "train.py").unlink()
+    shutil.copy(split / "train_worker.py", host)
+    return host
 
 
 def start_worker(scratch: Scratch, folder: Path, token: Path, workers: ExitStack) -> str:
