@@ -186,6 +186,23 @@ def test_interrupted_quietly(folder: Path) -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 
 
+def test_run_is_the_script_with_workers(folder: Path) -> None:
+    """Local modules, data beside the script, arguments, output and status; nothing is left."""
+    (folder / "sizes.py").write_text("from pathlib import Path\nSIZE = int(Path(__file__).with_name('size').read_text())\n")
+    (folder / "size").write_text("4")
+    text = "import sys\nfrom pathlib import Path\n\nfrom sizes import SIZE\n" + SPLIT.replace("batch_size=4", "batch_size=SIZE")
+    text += "print(sys.argv[1:], Path(__file__).name, sys.path[0])\nsys.exit(7)\n"
+    (folder / "train.py").write_text(text)
+    before = names(folder)
+    temporary = folder.parent / "temporary"
+    temporary.mkdir()
+    plain = subprocess.run([sys.executable, "train.py", "-x", "--", "y"], cwd=folder, capture_output=True, text=True)
+    ended = splitter(folder, "run", "train.py", "--", "-x", "--", "y", TMPDIR=str(temporary))
+    assert (ended.stdout, ended.returncode) == (plain.stdout, 7), ended.stderr
+    assert names(folder) == before
+    assert names(temporary) == []
+
+
 def test_version_help_and_explain(folder: Path) -> None:
     assert splitter(folder, "--version").stdout == "splitter 0.1.0\n"
     assert splitter(folder, "--help").returncode == 0
