@@ -218,7 +218,7 @@ class Carrier:
             if module.name != ENTRY:
                 self.bring(module, bindings[0], name.id)
             return
-        self._late_writers(module, name.id, [*(b.node for b in bindings), *(node for _, node in writers)])
+        self._late_writers(name.id, [*((module, b.node) for b in bindings), *writers])
         kinds = {self.found.kinds.of_binding(module, b) for b in bindings}
         if module.name == ENTRY and kinds <= SENDABLE:
             self.carried.environment[name.id] = None
@@ -233,10 +233,9 @@ class Carrier:
             raise Refused(
                 Diagnostic("S305", self.module.span(self.at), (("name", f"`{name.id}`"), ("what", "the whole of the parsed arguments")))
             )
-        self._late_writers(
-            module, f"{name.id}.{parent.attr}", [node for _, node in self.writers.of_attribute(module, name.id, parent.attr)]
-        )
-        self.carried.environment[f"{name.id}.{parent.attr}"] = None
+        attribute = f"{name.id}.{parent.attr}"
+        self._late_writers(attribute, list(self.writers.of_attribute(module, name.id, parent.attr)))
+        self.carried.environment[attribute] = None
         self.carried.globals.add(name.id)
 
     def _makers(self, module: Module, name: str, bindings: list[Binding], writers: list[tuple[Module, ast.AST]]) -> list[ast.stmt] | None:
@@ -260,13 +259,11 @@ class Carrier:
             return None
         return sorted(makers.values(), key=lambda stmt: stmt.lineno)
 
-    def _late_writers(self, module: Module, name: str, nodes: list[ast.AST]) -> None:
+    def _late_writers(self, name: str, writers: list[tuple[Module, ast.AST]]) -> None:
         """Refuse when a global that moved code reads later can change after the dataset was made."""
-        for node in nodes:
-            writer_module = next(m for m in self.found.program.modules.values() if node in m.names.parent_of or node is m.tree)
-            if id(node) in self.carried.inside or happens_before(self.found.resolver, writer_module, node, self.module, self.at):
-                continue
-            raise Refused(late(name, writer_module, node))
+        for module, node in writers:
+            if id(node) not in self.carried.inside and not happens_before(self.found.resolver, module, node, self.module, self.at):
+                raise Refused(late(name, module, node))
 
     def _unchanging(self, module: Module, name: str) -> None:
         for writer_module, node in self.writers.of(module, name):

@@ -14,7 +14,7 @@ from splitter.read import Module
 from splitter.resolve import Definition, Library
 from splitter.sites import Site
 from splitter.slice import Slicer
-from splitter.uses import Use, changes_after
+from splitter.uses import Use, changes_in
 
 DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
 FRESH = frozenset(
@@ -72,7 +72,7 @@ def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) ->
     """The line where the trainer reads a global that moved code changes while it builds the dataset or makes batches."""
     if slicer.carrier.writers.registrations(fact.module, fact.node):
         return None
-    for module, node in found.program.walk():
+    for module, node in found.program.mentions(fact.what):
         if isinstance(node, ast.Name) and node.id == fact.what and id(node) not in inside and module is fact.module:
             scope = module.names.scope_of[node].lookup(node.id)
             if scope is not None and scope.kind == "module" and isinstance(node.ctx, ast.Load):
@@ -109,17 +109,15 @@ def _makes_new(found: Found, module: Module, collate: ast.expr) -> bool:
 def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
     """Places where a loop over this loader changes its batch in place."""
     tracer = Tracer(found.resolver, found.kinds, {id(s.call): s for s in found.sites})
-    for module, node in found.program.walk():
-        if not isinstance(node, (ast.For, ast.AsyncFor)):
-            continue
-        sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))]
-        if not any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
-            continue
-        for target in ast.walk(node.target):
-            if isinstance(target, ast.Name):
-                for use_module, use in changes_after(found, module, target):
-                    if any(up is node for up in use_module.names.ancestors(use)):
-                        yield use_module, use
+    for module in found.program.containing("for "):
+        for node in ast.walk(module.tree):
+            if not isinstance(node, (ast.For, ast.AsyncFor)):
+                continue
+            names = [target for target in ast.walk(node.target) if isinstance(target, ast.Name)]
+            changed = [use for target in names for use in changes_in(node, target.id)]
+            sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))]
+            if changed and any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
+                yield from ((module, use) for use in changed)
 
 
 def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic | None:

@@ -13,8 +13,6 @@ from collections.abc import Iterator
 
 from splitter.scopes import Binding, Names, Scope, position
 
-BLOCKS = ("body", "orelse", "finalbody", "handlers")
-
 
 def blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
     """The statement lists of a compound statement."""

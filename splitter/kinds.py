@@ -204,15 +204,11 @@ class Kinds:
     def _stored(self, module: Module, expr: ast.Attribute, depth: int) -> str:
         """An attribute of parsed arguments is plain, unless the script stores something else there (args.model = Net())."""
         kinds = {"plain"}
-        for other, node in self.resolver.program.walk():
-            if isinstance(node, ast.Assign) and depth < 8:
-                for target in node.targets:
-                    if (
-                        isinstance(target, ast.Attribute)
-                        and target.attr == expr.attr
-                        and self.of(other, target.value, depth + 1) == "namespace"
-                    ):
-                        kinds.add(self.of(other, node.value, depth + 1))
+        for other, store in self.resolver.program.mentions(expr.attr) if depth < 8 else ():
+            node = other.names.parent_of.get(store)
+            if isinstance(store, ast.Attribute) and isinstance(node, ast.Assign) and store in node.targets:
+                if self.of(other, store.value, depth + 1) == "namespace":
+                    kinds.add(self.of(other, node.value, depth + 1))
         kinds.discard("unknown")
         return self._join(kinds)
 

@@ -17,6 +17,7 @@ A row stands for a dotted name and everything below it, unless a longer name has
 `gives` is the kind of the result (see kinds.py), or "" when it depends.
 Draws of library classes: read in torchvision's and numpy's own sources; names as of torchvision 0.17-0.29, numpy 1.26-2.4.
 """
+
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -207,29 +208,47 @@ OTHER_LOADERS = {
     "torchtext.data.BucketIterator": "a torchtext iterator",
     "ffcv.loader.Loader": "an FFCV loader",
 }
-DATASET_BASES = frozenset({
-    "torch.utils.data.Dataset", "torch.utils.data.IterableDataset", "torch.utils.data.dataset.Dataset",
-    "torch.utils.data.dataset.IterableDataset", "torch.utils.data.TensorDataset", "torch.utils.data.Subset", "torch.utils.data.ConcatDataset",
-})
-MODEL_BASES = frozenset({"torch.nn.Module", "torch.nn.modules.module.Module", "pytorch_lightning.LightningModule", "lightning.LightningModule"})
+DATASET_BASES = frozenset(
+    {
+        "torch.utils.data.Dataset",
+        "torch.utils.data.IterableDataset",
+        "torch.utils.data.dataset.Dataset",
+        "torch.utils.data.dataset.IterableDataset",
+        "torch.utils.data.TensorDataset",
+        "torch.utils.data.Subset",
+        "torch.utils.data.ConcatDataset",
+    }
+)
+MODEL_BASES = frozenset(
+    {"torch.nn.Module", "torch.nn.modules.module.Module", "pytorch_lightning.LightningModule", "lightning.LightningModule"}
+)
 # Wrappers that the trainer keeps: torch's own code over handles. The position is that of the wrapped dataset (or list of datasets).
-WRAPPERS = frozenset({
-    f"{package}.{name}" for package in ("torch.utils.data", "torch.utils.data.dataset")
-    for name in ("Subset", "random_split", "ConcatDataset", "ChainDataset")
-})
+WRAPPERS = frozenset(
+    {
+        f"{package}.{name}"
+        for package in ("torch.utils.data", "torch.utils.data.dataset")
+        for name in ("Subset", "random_split", "ConcatDataset", "ChainDataset")
+    }
+)
 # Methods that change the object they are called on, for lists, dicts, sets, deques, arrays and tensors.
-MUTATORS = frozenset("""
+MUTATORS = frozenset(
+    """
 append extend insert remove pop popitem clear sort reverse update setdefault add discard appendleft popleft rotate fill resize put itemset
 seed set_state setstate shuffle load_state_dict
-""".split())
+""".split()
+)
 # Methods of tensors that draw; in-place methods end in one underscore.
 DRAWING_METHODS = frozenset("random_ normal_ uniform_ bernoulli_ bernoulli exponential_ cauchy_ geometric_ log_normal_ multinomial".split())
 # Methods of strings, lists, dicts, tensors and arrays that only look.
-PLAIN_METHODS = frozenset("""
+PLAIN_METHODS = frozenset(
+    """
 split rsplit strip lstrip rstrip lower upper replace join format startswith endswith encode decode splitlines title capitalize zfill count index
 find rfind keys values items get copy tolist item isdigit isalpha as_posix partition rpartition read_text bit_length most_common numel size dim
-""".split())
-TENSOR_METHODS = frozenset("""
+""".split()
+)
+TENSOR_METHODS = frozenset(
+    """
 float double half long int bool view reshape permute transpose t flatten unsqueeze squeeze to mean sum std var min max abs clone detach numpy
 astype repeat expand flip roll contiguous type new_tensor new_zeros new_ones sin cos exp log sqrt square clamp cumsum argmax argmin argsort
-""".split())
+""".split()
+)

@@ -16,6 +16,7 @@ import tokenize
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from splitter.ir import Diagnostic, Fragment, SourceFile, Span
@@ -39,12 +40,35 @@ class Module:
     name: str
     file: SourceFile
     tree: ast.Module
-    names: Names
     package: str
     line_starts: list[str]
 
     def __repr__(self) -> str:
         return f"<Module {self.name} {self.file.path}>"
+
+    @cached_property
+    def names(self) -> Names:
+        """Scopes and bindings; made when first asked for, since most modules of a large program are never asked."""
+        return resolve_names(self.tree)
+
+    @cached_property
+    def mentioned(self) -> dict[str, list[ast.Name | ast.Attribute]]:
+        """Every name and attribute in the text, by its identifier."""
+        found: dict[str, list[ast.Name | ast.Attribute]] = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, (ast.Name, ast.Attribute)):
+                found.setdefault(node.id if isinstance(node, ast.Name) else node.attr, []).append(node)
+        return found
+
+    @cached_property
+    def aliases(self) -> dict[str, set[str]]:
+        """`from m import a as b`: a -> {b}."""
+        found: dict[str, set[str]] = {}
+        for node in statements(self.tree):
+            for alias in node.names if isinstance(node, ast.ImportFrom) else ():
+                if alias.asname:
+                    found.setdefault(alias.name, set()).add(alias.asname)
+        return found
 
     def span(self, node: ast.AST) -> Span:
         """Where `node` stands; ast counts columns in UTF-8 bytes, people in characters."""
@@ -81,13 +105,16 @@ class Program:
     def entry(self) -> Module:
         return self.modules[ENTRY]
 
-    def module_of(self, scope: Scope) -> Module:
-        return next(module for module in self.modules.values() if module.names.top is scope.root)
+    def mentions(self, identifier: str) -> Iterator[tuple[Module, ast.Name | ast.Attribute]]:
+        """Every name or attribute of the program that is spelled `identifier`, or is an import's other name for it."""
+        for module in self.containing(identifier):
+            for spelled in {identifier, *module.aliases.get(identifier, ())}:
+                for node in module.mentioned.get(spelled, ()):
+                    yield module, node
 
-    def walk(self) -> Iterator[tuple[Module, ast.AST]]:
-        for module in self.modules.values():
-            for node in ast.walk(module.tree):
-                yield module, node
+    def containing(self, text: str) -> Iterator[Module]:
+        """The modules whose text has `text` in it: the cheap question that comes before every expensive one."""
+        return (module for module in self.modules.values() if text in module.file.text)
 
 
 def read(script: Path) -> Program:
@@ -141,7 +168,7 @@ def _parse(name: str, path: Path, shown: str, package: str) -> Module:
         reason = "it has null bytes" if b"\0" in raw else str(error)
         raise InputError(Diagnostic("S103", None, (("path", shown), ("reason", reason)))) from None
     file = SourceFile(name, shown, text, encoding.replace("-sig", ""), bom)
-    return Module(name, file, tree, resolve_names(tree), package, file.lines)
+    return Module(name, file, tree, package, file.lines)
 
 
 def absolute(module: str, package: str) -> str:
@@ -154,9 +181,25 @@ def absolute(module: str, package: str) -> str:
     return ".".join([*base, module.lstrip(".")]) if module.lstrip(".") else ".".join(base)
 
 
+def statements(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Every statement of a module, without a look at expressions."""
+    stack: list[ast.AST] = [tree]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.stmt):
+            yield node
+        for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+            stack.extend(child for child in _children(node, field))
+
+
+def _children(node: ast.AST, field: str) -> list[ast.AST]:
+    found = getattr(node, field, None)
+    return [child for child in found if isinstance(child, ast.AST)] if isinstance(found, list) else []
+
+
 def _imported(module: Module) -> Iterator[str]:
     """Every module name that the imports of `module` may mean: `from a import b` may mean a and a.b."""
-    for node in ast.walk(module.tree):
+    for node in statements(module.tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

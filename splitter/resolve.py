@@ -8,7 +8,6 @@ Loader = D.DataLoader            Loader            -> Library("torch.utils.data.
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
 from dataclasses import dataclass
 
 from splitter.flow import reaching
@@ -52,17 +51,16 @@ Target = Library | Definition | Value | LocalModule
 
 
 class Resolver:
-    """Looks names up through imports, simple aliases and local modules. Holds the call graph."""
+    """Looks names up through imports, simple aliases and local modules. Finds who calls a function."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self._module_of_top = {id(module.names.top): module for module in program.modules.values()}
+        self._module_of_tree = {id(module.tree): module for module in program.modules.values()}
         self._cache: dict[int, tuple[Target, ...]] = {}
-        self._calls: dict[int, list[tuple[Module, ast.Call]]] | None = None
-        self._escapes: dict[int, list[tuple[Module, ast.expr]]] = {}
+        self._uses: dict[int, tuple[list[tuple[Module, ast.Call]], list[tuple[Module, ast.expr]]]] = {}
 
     def module(self, scope: Scope) -> Module:
-        return self._module_of_top[id(scope.root)]
+        return self._module_of_tree[id(scope.root.node)]
 
     def targets(self, module: Module, expr: ast.expr, depth: int = 0) -> tuple[Target, ...]:
         """Everything that `expr` may refer to (several when imports are conditional)."""
@@ -188,42 +186,56 @@ class Resolver:
         return Definition(module, parent) if isinstance(parent, ast.ClassDef) else None
 
     def call_sites(self, function: FunctionNode) -> list[tuple[Module, ast.Call]]:
-        """Every call of a function of the program (of a method: through self or an instance's attribute of that name)."""
-        return self._call_graph().get(id(function), [])
+        """Every call of a function of the program (of a method: through self or any object's attribute of that name)."""
+        return self._uses_of(function)[0]
 
     def escapes(self, function: FunctionNode) -> list[tuple[Module, ast.expr]]:
         """Places where a function is used as a value, so that it may be called from anywhere."""
-        self._call_graph()
-        return self._escapes.get(id(function), [])
+        return self._uses_of(function)[1]
 
-    def _call_graph(self) -> dict[int, list[tuple[Module, ast.Call]]]:
-        if self._calls is not None:
-            return self._calls
-        calls: dict[int, list[tuple[Module, ast.Call]]] = defaultdict(list)
-        methods: dict[str, list[Definition]] = defaultdict(list)
-        for module, node in self.program.walk():
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and self.owner(module, node):
-                methods[node.name].append(Definition(module, node))
-        callees: set[int] = set()
-        for module, node in self.program.walk():
-            if not isinstance(node, ast.Call):
-                continue
-            callees.add(id(node.func))
-            for called in self._called(module, node, methods):
-                calls[id(called)].append((module, node))
-        for module, node in self.program.walk():
-            if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load) and id(node) not in callees:
-                definition = self.definition(module, node)
-                if (
-                    definition is not None
-                    and not isinstance(definition.node, ast.ClassDef)
-                    and not isinstance(module.names.parent_of.get(node), ast.Attribute)
-                ):
-                    self._escapes.setdefault(id(definition.node), []).append((module, node))
-        self._calls = dict(calls)
-        return self._calls
+    def _uses_of(self, function: FunctionNode) -> tuple[list[tuple[Module, ast.Call]], list[tuple[Module, ast.expr]]]:
+        if id(function) not in self._uses:
+            calls: list[tuple[Module, ast.Call]] = []
+            escapes: list[tuple[Module, ast.expr]] = []
+            self._uses[id(function)] = (calls, escapes)
+            pending = self._spellings(function)
+            seen: set[str] = set()
+            while pending:
+                spelled = pending.pop()
+                if spelled in seen:
+                    continue
+                seen.add(spelled)
+                for module, node in self.program.mentions(spelled):
+                    parent = module.names.parent_of.get(node)
+                    if isinstance(parent, ast.Call) and parent.func is node:
+                        if any(called is function for called in self._called(module, parent, function)):
+                            calls.append((module, parent))
+                    elif isinstance(node.ctx, ast.Load) and not isinstance(parent, ast.Attribute):
+                        definition = self.definition(module, node)
+                        if definition is not None and definition.node is function:
+                            escapes.append((module, node))
+                            if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+                                pending.append(parent.targets[0].id)
+        return self._uses[id(function)]
 
-    def _called(self, module: Module, call: ast.Call, methods: dict[str, list[Definition]]) -> list[ast.AST]:
+    def _spellings(self, function: FunctionNode) -> list[str]:
+        """The identifiers under which a function can be called: its name; for a constructor the names of its class and subclasses."""
+        module = next(m for m in self.program.modules.values() if "names" in m.__dict__ and function in m.names.parent_of)
+        if isinstance(function, ast.Lambda):
+            parent = module.names.parent_of[function]
+            return [t.id for t in parent.targets if isinstance(t, ast.Name)] if isinstance(parent, ast.Assign) else []
+        owner = self.owner(module, function)
+        if owner is None or function.name != "__init__":
+            return [function.name]
+        names = [owner.node.name]
+        for name in names:
+            for other, node in self.program.mentions(name):
+                above = other.names.parent_of.get(node)
+                if isinstance(above, ast.ClassDef) and node in above.bases and above.name not in names:
+                    names.append(above.name)
+        return [*names, "__init__"]
+
+    def _called(self, module: Module, call: ast.Call, function: FunctionNode) -> list[ast.AST]:
         found: list[ast.AST] = []
         for target in self.targets(module, call.func):
             if isinstance(target, Definition):
@@ -237,8 +249,8 @@ class Resolver:
         if not found and isinstance(call.func, ast.Attribute):
             if isinstance(call.func.value, ast.Call) and self.library(module, call.func.value.func) == "builtins.super":
                 return self._inherited(module, call, call.func.attr)
-            if not call.func.attr.startswith("__"):
-                found += [method.node for method in methods.get(call.func.attr, [])]
+            if not call.func.attr.startswith("__") and not isinstance(function, ast.Lambda) and call.func.attr == function.name:
+                found.append(function)  # a method of that name, of an object that can't be told
         return found
 
     def _inherited(self, module: Module, call: ast.Call, name: str) -> list[ast.AST]:

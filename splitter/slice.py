@@ -210,13 +210,11 @@ class Slicer:
         for chain in chains:
             attribute = chain.split(".")[1]
             if "namespace" in kinds:
-                nodes = [node for _, node in self.carrier.writers.of_attribute(module, name.id, attribute)]
+                nodes = [node for m, node in self.carrier.writers.of_attribute(module, name.id, attribute) if m is module]
                 between = [
                     n
                     for n in nodes
-                    if n in module.names.parent_of
-                    and frame_scope(module, n) is frame_scope(module, self.at)
-                    and position(name) < position(n) < position(self.at)
+                    if frame_scope(module, n) is frame_scope(module, self.at) and position(name) < position(n) < position(self.at)
                 ]
                 if between:
                     raise Refused(late(chain, module, between[0]))

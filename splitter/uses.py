@@ -209,13 +209,8 @@ class _Walk:
                 self._follow(use_module, use, what, path)
 
     def _members(self, module: Module, target: ast.Attribute, what: str, path: tuple[int, ...]) -> None:
-        for other, node in self.found.program.walk():
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr == target.attr
-                and isinstance(node.ctx, ast.Load)
-                and id(node) not in self.skip
-            ):
+        for other, node in self.found.program.mentions(target.attr):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load) and id(node) not in self.skip:
                 owner, user = self.found.kinds.instance_of(module, target.value), self.found.kinds.instance_of(other, node.value)
                 if (
                     owner is None
@@ -350,15 +345,28 @@ class _Walk:
 def _changes(module: Module, use: ast.expr) -> bool:
     """A use of a variable that changes the object it names."""
     parent = module.names.parent_of[use]
-    if isinstance(parent, ast.Subscript) and parent.value is use:
-        return not isinstance(parent.ctx, ast.Load)
-    if isinstance(parent, ast.Attribute):
-        above = module.names.parent_of[parent]
-        name = parent.attr
-        return not isinstance(parent.ctx, ast.Load) or (
-            isinstance(above, ast.Call) and above.func is parent and (name in MUTATORS or (name.endswith("_") and not name.endswith("__")))
-        )
-    return isinstance(parent, ast.AugAssign)
+    return any(changed is use for changed in _changed_by(parent, module.names.parent_of.get(parent)))
+
+
+def _changed_by(node: ast.AST, above: ast.AST | None) -> list[ast.expr]:
+    """The expression whose object `node` changes: x in `x[0] = 1`, `x.a = 1`, `x.append(1)`, `x.add_(1)`, `x += 1`."""
+    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
+        return [node.value]
+    if isinstance(node, ast.Attribute):
+        name = node.attr
+        called = isinstance(above, ast.Call) and above.func is node
+        changing = not isinstance(node.ctx, ast.Load) or (called and (name in MUTATORS or (name.endswith("_") and not name.endswith("__"))))
+        return [node.value] if changing else []
+    return [node.target] if isinstance(node, ast.AugAssign) else []
+
+
+def changes_in(root: ast.AST, name: str) -> list[ast.expr]:
+    """Places below `root` that change the object that `name` names. Looks at the text alone."""
+    found: list[ast.expr] = []
+    for above in ast.walk(root):
+        for node in ast.iter_child_nodes(above):
+            found += [changed for changed in _changed_by(node, above) if isinstance(changed, ast.Name) and changed.id == name]
+    return found
 
 
 def _loads(module: Module, target: ast.Name) -> Iterator[ast.Name]:
@@ -383,8 +391,8 @@ def _reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Mod
         if any(binding.node is statement for binding in reaching(use, use.id, module.names, scope)):
             yield module, use
     if scope is not None and scope.kind == "module":
-        for other, node in found.program.walk():
-            if other is not module and isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load):
+        for other, node in found.program.mentions(target.id):
+            if other is not module and isinstance(node.ctx, ast.Load):
                 for value in found.resolver.targets(other, node):
                     if isinstance(value, Value) and value.binding.node is statement and value.binding.name == target.id:
                         yield other, node
@@ -395,9 +403,9 @@ def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> 
     walk = _Walk(found, skip)
     walk.origin_class = found.kinds.instance_of(module, expr)
     walk.dataset(module, expr)
-    for other, node in found.program.walk():
+    for other, node in found.program.mentions("dataset"):
         # `x.dataset` where x can't be followed may be a loader's dataset: better one use too many
-        if isinstance(node, ast.Attribute) and node.attr == "dataset" and id(node) not in skip and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Attribute) and id(node) not in skip and isinstance(node.ctx, ast.Load):
             if (
                 found.kinds.of(other, node.value) in ("unknown", "loader")
                 and not any(key[0] == id(node) for key in walk.done)

@@ -27,22 +27,23 @@ class Writers:
 
     def of(self, module: Module, name: str) -> Iterator[tuple[Module, ast.AST]]:
         """Every place that changes a global other than by binding it at the top level."""
-        for other in self.found.program.modules.values():
-            for node in ast.walk(other.tree):
-                if not isinstance(node, (ast.Call, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Delete)):
-                    continue
-                for fact in self.effects.at(other, node):
-                    if fact.effect == "writes-global" and self._means(other, fact.node, fact.what, module, name):
+        for other, mention in self.found.program.mentions(name):
+            if isinstance(mention, ast.Attribute):
+                if isinstance(mention.ctx, ast.Store) and any(
+                    isinstance(t, LocalModule) and t.module is module for t in self.found.resolver.targets(other, mention.value)
+                ):
+                    yield other, mention
+                continue
+            for up in (mention, *other.names.ancestors(mention)):
+                for fact in self.effects.at(other, up):
+                    if (
+                        fact.effect == "writes-global"
+                        and fact.what == mention.id
+                        and self._means(other, fact.node, fact.what, module, name)
+                    ):
                         yield other, fact.node
-            if other is not module:
-                yield from (
-                    (other, node)
-                    for node in ast.walk(other.tree)
-                    if isinstance(node, ast.Attribute)
-                    and node.attr == name
-                    and isinstance(node.ctx, ast.Store)
-                    and any(isinstance(t, LocalModule) and t.module is module for t in self.found.resolver.targets(other, node.value))
-                )
+                if isinstance(up, ast.stmt):
+                    break
 
     def _means(self, other: Module, node: ast.AST, what: str, module: Module, name: str) -> bool:
         if other is module:
@@ -56,8 +57,8 @@ class Writers:
 
     def of_attribute(self, module: Module, root: str, attribute: str) -> Iterator[tuple[Module, ast.AST]]:
         """Stores to `.attribute` of anything that is parsed arguments."""
-        for other, node in self.found.program.walk():
-            if isinstance(node, ast.Attribute) and node.attr == attribute and not isinstance(node.ctx, ast.Load):
+        for other, node in self.found.program.mentions(attribute):
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
                 if isinstance(node.value, ast.Name) and (node.value.id == root or self.found.kinds.of(other, node.value) == "namespace"):
                     yield other, node
 
@@ -73,7 +74,10 @@ class Writers:
         for up in module.names.ancestors(function):
             if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 outer = up
-        callers = self.found.resolver.call_sites(outer)
+        callers: list[tuple[Module, ast.AST]] = [*self.found.resolver.call_sites(outer)]
+        for escape_module, escape in self.found.resolver.escapes(outer):
+            if escape in getattr(escape_module.names.parent_of[escape], "decorator_list", []):  # @register is a call, too
+                callers.append((escape_module, escape))
         if isinstance(outer, ast.Lambda) or not callers:
             return None
         found: list[ast.stmt] = []
