@@ -10,6 +10,7 @@ with everything below it when the other end closes, as it does when the trainer 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
@@ -81,7 +82,8 @@ class LocalWorker:
         command = [sys.executable, *flags, program, "--listen", self._address, "--lifeline", str(theirs.fileno())]
         with theirs:
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True)
-        self._lifeline.sendall(self._token.encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # endpoint() will say that it has ended
+            self._lifeline.sendall(self._token.encode() + b"\n")
 
     @property
     def pid(self) -> int:
@@ -91,7 +93,11 @@ class LocalWorker:
         """How to reach it, once it listens. WorkerLostError when it ends before."""
         from .transport import Endpoint
 
-        if not self._lifeline.recv(64):
+        try:
+            ready = self._lifeline.recv(64)
+        except ConnectionResetError:  # it ended before it had read the token
+            ready = b""
+        if not ready:
             status = self._process.wait()
             why = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
             raise WorkerLostError.of("R401", worker=self.name, why=f"it ended while it started ({why})")

@@ -181,7 +181,7 @@ def replicated(feed: str, environment: Mapping[str, object], build: Callable[[],
     fresh = session.number()
     pending = session.submit("construct", feed, described(environment), fresh=fresh)
     made = build()
-    session.wait(pending, keep_states=True)
+    session.wait(pending, twice=True)
     different = ambient.changes(session.home.known, ambient.states())
     if different:
         names = ", ".join(sorted(different))

@@ -10,6 +10,7 @@ trainer to end (its end of the lifeline closes). Whatever the reason, nothing is
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import signal
 import socket
@@ -154,8 +155,9 @@ def _watch_launcher(pid: int, over: threading.Event, status: list[int]) -> None:
 
 
 def _watch_trainer(lifeline: socket.socket, launcher: Launcher) -> None:
-    while lifeline.recv(64):
-        pass
+    with contextlib.suppress(ConnectionResetError):  # it ended without having read that this is ready
+        while lifeline.recv(64):
+            pass
     launcher.kill()
     os._exit(0)
 
@@ -198,7 +200,8 @@ def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = (), 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     if lifeline is not None:
-        lifeline.sendall(b"ready\n")
+        with contextlib.suppress(BrokenPipeError):  # the trainer has ended; so will this, any moment
+            lifeline.sendall(b"ready\n")
     else:
         print(f"listening on {server.address}", file=sys.stderr, flush=True)
     over.wait()

@@ -28,9 +28,9 @@ from .failures import LineMap, rebuild
 from .frames import LAST_OF_CALL, Buffer, Frame, Kind, pack, pack_value
 from .pool import remote_endpoint
 from .streams import Board
-from .transport import Channel, Ended, Event, Link
+from .transport import Channel, Event, Link
 
-CONNECT = 60.0  # seconds that a worker in the list may take to come up
+CONNECT_S = 60.0  # how long a worker in the list may take to come up
 
 
 @dataclass
@@ -87,6 +87,13 @@ class Twin:
             waiting.events.put(event)
 
 
+def _patience(text: str) -> float:
+    try:
+        return float(text or CONNECT_S)
+    except ValueError:
+        raise ConfigError.of("R601", what=f"SPLITTER_CONNECT_SECONDS: {text!r} is not a number") from None
+
+
 class Session:
     """This process's workers, connected."""
 
@@ -115,16 +122,16 @@ class Session:
         self._numbers = itertools.count(1)
         self._order = threading.RLock()
         local = iter(STATE.workers)
-        # Local workers come last: they may still be starting while the others answer.
         endpoints = [
             next(local).endpoint() if place.address is None else remote_endpoint(place.address, os.environ) for place in STATE.places
         ]
         hello = manifest.hello(STATE.trainer.digest)
+        patience = _patience(os.environ.get("SPLITTER_CONNECT_SECONDS", ""))
         self.twins: list[Twin] = []
         found = []
         for endpoint in endpoints:
             link = Link(endpoint)
-            welcome = link.connect(hello, CONNECT)
+            welcome = link.connect(hello, patience)
             manifest.check(hello, welcome, endpoint.name)
             found.append(manifest.read(welcome))
             link.start()
@@ -176,9 +183,10 @@ class Session:
         for twin in self.twins:
             twin.submit(call, parts, peek=True)
 
-    def wait(self, pending: list[Pending], *, keep_states: bool = False) -> Frame:
-        """The home's last frame of a call; what it printed is printed, and its generator states are set here unless `keep_states`."""
-        frames = [self._wait(one, home=one.twin is self.home, keep_states=keep_states) for one in pending]
+    def wait(self, pending: list[Pending], *, twice: bool = False) -> Frame:
+        """The home's last frame of a call; what it printed is printed, and its generator states are set here; not so with
+        `twice`, when the same was done in this process too."""
+        frames = [self._wait(one, shown=one.twin is self.home and not twice) for one in pending]
         if frames[0].kind is Kind.RAISED:
             raise rebuild(frames[0].value, self.lines)
         for one, frame in zip(pending, frames, strict=True):
@@ -188,19 +196,17 @@ class Session:
                 raise WorkerLostError.of("R401", worker=one.twin.link.endpoint.name, why=why) from failure
         return frames[0]
 
-    def _wait(self, pending: Pending, *, home: bool, keep_states: bool) -> Frame:
+    def _wait(self, pending: Pending, *, shown: bool) -> Frame:
         decoders = {number: codecs.getincrementaldecoder("utf-8")("surrogatepass") for number in (1, 2)}
         while True:
             event = pending.events.get()
-            if isinstance(event, Ended):
-                why = f"its template process ended: {event.why}"
-                raise WorkerLostError.of("R401", worker=pending.twin.link.endpoint.name, why=why)
             if isinstance(event, SplitterError):
                 raise event
-            if event.kind is Kind.OUTPUT and home:
+            assert isinstance(event, Frame)  # the template's end comes as an error
+            if event.kind is Kind.OUTPUT and shown:
                 number, text = event.value
                 (sys.stdout if number == 1 else sys.stderr).write(decoders[number].decode(text))
-            elif event.kind is Kind.STATES and home and not keep_states:
+            elif event.kind is Kind.STATES and shown:
                 ambient.set_states(event.value)
             elif event.kind in LAST_OF_CALL:
                 return event

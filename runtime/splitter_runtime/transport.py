@@ -158,6 +158,10 @@ class Link:
             if channel is not None:
                 for frame in channel.assembler.feed(message.body):
                     channel.sink(frame)
+        elif message.WhichOneof("kind") == "ended" and message.ended.channel == 0:
+            # Its streams end with it; what happened to them is not the reason.
+            why = f"its template process ended ({message.ended.why})"
+            self._lose(WorkerLostError.of("R401", worker=self.endpoint.name, why=why))
         elif message.WhichOneof("kind") == "ended":
             with self._lock:
                 ended = self._channels.pop(message.ended.channel, None)
@@ -170,6 +174,8 @@ class Link:
 
     def _lose(self, error: SplitterError) -> None:
         with self._lock:
+            if self.lost is not None:
+                return
             self.lost = error
             channels = list(self._channels.values())
             self._channels.clear()

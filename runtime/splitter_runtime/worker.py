@@ -117,7 +117,7 @@ class Session:
                     self._open(message.open)
                 elif message.WhichOneof("kind") == "close":
                     with self._lock:
-                        process = self._processes.get(message.close.channel)
+                        process = None if self._closed else self._processes.get(message.close.channel)
                         if process is not None:
                             process.kill()
         except grpc.RpcError:
@@ -175,7 +175,7 @@ class Session:
 
     def _forward(self, message: Data) -> None:
         with self._lock:
-            process = self._processes.get(message.channel)
+            process = None if self._closed else self._processes.get(message.channel)
             if process is None:
                 return  # it has ended, and the trainer will hear of it
             # A copy of the socket: this write may wait long, and must not hold the lock nor write to a number that was reused.
