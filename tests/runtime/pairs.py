@@ -1,11 +1,11 @@
 """A script and, written by hand, what a split makes of it: worker and trainer program, run as real processes and compared.
 
-    pair = Pair(moved="class Squares(Dataset): ...", builders='@splitter_runtime.dataset("train") ...', body="...", swaps=(("Squares(9)", "..."),))
+    pair = Pair(moved="class Squares(Dataset): ...", builders='@splitter_runtime.dataset("train") ...', body="...", swaps=...)
     pair.write(folder)             train.py, train_worker.py, train_trainer.py
     assert_same(scratch, pair)     both print the same and end the same
 
-The script is HEAD + moved + body; the trainer is HEAD + body with the swaps made; the worker is HEAD + moved + builders. `see(value)` in a body takes the bits
-of a value and the states of all generators into a digest that is printed at the end.
+The script is HEAD + moved + body; the trainer is HEAD + body with the swaps made; the worker is HEAD + moved + builders.
+`see(value)` in a body takes the bits of a value and the states of all generators into a digest that is printed at the end.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ Ended = subprocess.CompletedProcess[str]
 def run_both(scratch: Scratch, pair: Pair, *arguments: str, **environment: str) -> tuple[Ended, Ended]:
     """Script and trainer program, run one after the other."""
     folder = pair.write(scratch.folder / "pair")
-    script = scratch.run([sys.executable, "train.py", *arguments], folder)
+    script = scratch.run([sys.executable, "train.py", *arguments], folder, **environment)
     split = scratch.run([sys.executable, "train_trainer.py", *arguments], folder, **environment)
     return script, split
 

@@ -6,7 +6,7 @@ import pytest
 from pairs import Pair, assert_same
 from scratch import Scratch
 
-NOISE = '''
+NOISE = """
 class Noise(Dataset):
     def __init__(self, n):
         self.n = n
@@ -17,9 +17,9 @@ class Noise(Dataset):
 
     def __getitem__(self, i):
         return torch.randn(5) + i + self.bias.sum() + random.random() + np.random.rand(), i
-'''
+"""
 
-SHARDS = '''
+SHARDS = """
 class Shards(IterableDataset):
     def __init__(self, sizes):
         self.sizes = sizes
@@ -35,7 +35,7 @@ class Shards(IterableDataset):
 
     def __len__(self):
         return sum(self.sizes)
-'''
+"""
 
 SWAP_NOISE = ("Noise(21)", 'splitter_runtime.RemoteDataset("train", {"n": 21})')
 BUILD_NOISE = """
