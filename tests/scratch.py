@@ -103,13 +103,22 @@ def shared_memory_names() -> frozenset[str]:
 
 
 def held_by_others(name: str) -> bool:
-    """Tests run side by side: an entry that is gone by now, or whose maker lives, is another's.
+    """Tests run side by side: an entry that is gone by now, or that a living process uses, is another's.
 
-    Called only after every process of ours has ended. torch puts the maker's process id in the name.
+    Called only after every process of ours has ended. torch puts the maker's process id in the name; a semaphore's
+    name says nothing, but whoever has it open has it mapped.
     """
-    if not (SHARED_MEMORY / name).exists():
+    if any(psutil.pid_exists(int(part)) for part in name.split("_") if part.isdecimal()):
         return True
-    return any(psutil.pid_exists(int(part)) for part in name.split("_") if part.isdecimal())
+    mapped = any(f"{SHARED_MEMORY}/{name}" in maps_of(process) for process in psutil.process_iter())
+    return mapped or not (SHARED_MEMORY / name).exists()
+
+
+def maps_of(process: psutil.Process) -> str:
+    try:
+        return Path(f"/proc/{process.pid}/maps").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
