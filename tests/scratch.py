@@ -105,12 +105,17 @@ def shared_memory_names() -> frozenset[str]:
 def held_by_others(name: str) -> bool:
     """Tests run side by side: an entry that is gone by now, or that a living process uses, is another's.
 
-    Called only after every process of ours has ended. torch puts the maker's process id in the name; a semaphore's
-    name says nothing, but whoever has it open has it mapped.
+    Called only after every process of ours has ended. torch puts the maker's process id in the name; a semaphore has
+    another name when it is made, so that whoever uses it has its inode mapped.
     """
+    try:
+        found = (SHARED_MEMORY / name).stat()
+    except FileNotFoundError:
+        return True
     if any(psutil.pid_exists(int(part)) for part in name.split("_") if part.isdecimal()):
         return True
-    mapped = any(f"{SHARED_MEMORY}/{name}" in maps_of(process) for process in psutil.process_iter())
+    inode = f" {os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x} {found.st_ino} "
+    mapped = any(inode in maps_of(process) for process in psutil.process_iter())
     return mapped or not (SHARED_MEMORY / name).exists()
 
 
