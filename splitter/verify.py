@@ -22,6 +22,7 @@ from pathlib import Path
 
 from splitter.verify_batches import Event, first_difference
 
+SEED = 20240229  # of both programs, for scripts that do not seed: any two runs of them would differ
 _WAIT_S = 10  # for a program to end after it is asked to
 
 
@@ -137,7 +138,7 @@ def compare_endings(script: Ending, split: Ending) -> str | None:
 _UNIT = r"(s|ms|us|µs|ns|secs?|seconds?|mins?|minutes?|h|hours?)\b"
 _CLOCKS = (
     re.compile(r"\b\d+(:\d\d){1,2}(\.\d+)?\b"),  # 0:01:23
-    re.compile(rf"\d[\d.,]*(e[+-]?\d+)?\s*([a-z]+\s*)?(/\s*|per\s+)?{_UNIT}", re.IGNORECASE),  # 3.2 s, 120 img/s
+    re.compile(rf"\d[\d.,]*(e[+-]?\d+)?\s*([a-z]+\s*(/\s*|per\s+))?{_UNIT}", re.IGNORECASE),  # 3.2 s, 120 img/s
     re.compile(r"\b(time|elapsed|took|eta|duration|speed|throughput|data)\b[^\w,;]{0,6}\d[\d.,]*", re.IGNORECASE),  # Time 0.2
     re.compile(r"<time>\s*\(\s*(\d[\d.]*|<time>)\s*\)"),  # and its average in brackets
 )
@@ -188,6 +189,7 @@ def verify(
             for side, program, variables in (("script", script, alone), ("split", trainer, spread)):
                 command = [python, "-m", "splitter_runtime.record", "--out", str(folder / f"{side}.jsonl")]
                 command += ["--batches", str(batches), "--epochs", str(epochs), "--parent", str(os.getpid())]
+                command += ["--seed", str(SEED)]
                 command += [str(program), *args]
                 running.append(stack.enter_context(started(command, variables, folder / side)))
             statuses = [process.wait() for process in running]
