@@ -74,12 +74,22 @@ class Carrier:
         self.carried.done.add(key)
         self.carried.inside.update(id(node) for node in ast.walk(definition.node))
         module, node = definition.module, definition.node
+        self._unpatched(module, node)
         before, self.carried.quiet = self.carried.quiet, module.name != ENTRY  # the text of local modules stays where it is
         if isinstance(node, ast.ClassDef):
             self._class(module, node)
         else:
             self.code(module, node, phase)
         self.carried.quiet = before
+
+    def _unpatched(self, module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
+        """Refuse when the script stores attributes on a class or function that it shares with the worker: Photos.size = 64."""
+        for other, mention in self.found.program.mentions(node.name):
+            parent = other.names.parent_of.get(mention)
+            if isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load) and id(parent) not in self.carried.inside:
+                definition = self.found.resolver.definition(other, mention)
+                if definition is not None and definition.node is node:
+                    raise Refused(late(f"{node.name}.{parent.attr}", other, parent))
 
     def _class(self, module: Module, node: ast.ClassDef) -> None:
         for stmt in node.body:
@@ -218,7 +228,7 @@ class Carrier:
             if module.name != ENTRY:
                 self.bring(module, bindings[0], name.id)
             return
-        self._late_writers(name.id, [*((module, b.node) for b in bindings), *writers])
+        self.settled(name.id, [*((module, b.node) for b in bindings), *writers])
         kinds = {self.found.kinds.of_binding(module, b) for b in bindings}
         if module.name == ENTRY and kinds <= SENDABLE:
             self.carried.environment[name.id] = None
@@ -234,7 +244,7 @@ class Carrier:
                 Diagnostic("S305", self.module.span(self.at), (("name", f"`{name.id}`"), ("what", "the whole of the parsed arguments")))
             )
         attribute = f"{name.id}.{parent.attr}"
-        self._late_writers(attribute, list(self.writers.of_attribute(module, name.id, parent.attr)))
+        self.settled(attribute, list(self.writers.of_attribute(module, name.id, parent.attr)))
         self.carried.environment[attribute] = None
         self.carried.globals.add(name.id)
 
@@ -259,7 +269,7 @@ class Carrier:
             return None
         return sorted(makers.values(), key=lambda stmt: stmt.lineno)
 
-    def _late_writers(self, name: str, writers: list[tuple[Module, ast.AST]]) -> None:
+    def settled(self, name: str, writers: list[tuple[Module, ast.AST]]) -> None:
         """Refuse when a global that moved code reads later can change after the dataset was made."""
         for module, node in writers:
             if id(node) not in self.carried.inside and not happens_before(self.found.resolver, module, node, self.module, self.at):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from splitter.changes import changes_in
 from splitter.effects import Fact
 from splitter.find import Found
 from splitter.ir import Diagnostic, Residence
@@ -14,7 +15,7 @@ from splitter.read import Module
 from splitter.resolve import Definition, Library
 from splitter.sites import Site
 from splitter.slice import Slicer
-from splitter.uses import Use, changes_in
+from splitter.uses import Use
 
 DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
 FRESH = frozenset(
@@ -123,8 +124,8 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
 def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic | None:
     """What the trainer does with the dataset, and can't do with a handle or a replica."""
     for use in uses:
-        if use.kind == "change":
-            return Diagnostic("S304", use.module.span(use.node), (("what", use.what),))
+        if use.kind in ("change", "handed"):
+            return Diagnostic("S304" if use.kind == "change" else "S318", use.module.span(use.node), (("what", use.what),))
     needs = [use for use in uses if use.kind == "object"]
     if not needs:
         return None

@@ -19,6 +19,7 @@ from splitter.fragments import shared_line
 from splitter.ir import Diagnostic
 from splitter.origins import Origin
 from splitter.read import Module
+from splitter.settings import settings
 from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import uses
@@ -48,6 +49,7 @@ class Decider:
                 self._check(site)
             for candidate in self.candidates.values():
                 self._check_uses(candidate, sites)
+            self._check_settings(sites)
             pending = self._refusals(sites) != before
         return sites
 
@@ -174,3 +176,11 @@ class Decider:
         zero = any(0 in worker_counts(s.site, self.streams) or None in worker_counts(s.site, self.streams) for s in own)
         candidate.refused = check_uses(candidate.uses, candidate.slicer, zero)
         candidate.residence = residence(candidate.uses)
+
+    def _check_settings(self, sites: list[SitePlan]) -> None:
+        """Library switches are the whole worker's: when one can't be carried, every loader stays."""
+        made = [(candidate, candidate.slicer) for candidate in self.candidates.values() if candidate.refused is None and candidate.slicer]
+        slicers = [slicer for _, slicer in made] + [site.loader for site in sites if site.split and site.loader]
+        _, problem = settings(self.found, self.effects, slicers)
+        for candidate, _ in made:
+            candidate.refused = problem

@@ -155,6 +155,22 @@ CODES: dict[str, Rule] = {
         "a statement that would be copied to the worker shares line {line} with one that stays",
         "write one statement to a line",
     ),
+    "S318": Rule(
+        "error",
+        "loader handed over",
+        "the loader is handed to {what}, which may take it apart and build another one from its dataset",
+        "iterate over the loader in the script itself",
+        "loader = accelerator.prepare(loader)",
+        "for batch in loader:\n    batch = batch.to(accelerator.device)",
+    ),
+    "S319": Rule(
+        "error",
+        "library setting",
+        "the script changes a library that the moved code uses in a way that can't be repeated on a worker: {what}",
+        "do it at the top level of the script, before the dataset is made, with constants",
+        "def main():\n    if fast:\n        cv2.setNumThreads(args.threads)",
+        "cv2.setNumThreads(0)",
+    ),
     "S401": Rule(
         "warning", "order of a listing", "{what} lists files in an order that another host may not have", "sort it: sorted({what})"
     ),

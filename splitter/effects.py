@@ -183,7 +183,7 @@ class Effects:
         if any(binding.kind == "param" and self.kinds.of_binding(module, binding) == "self" for binding in found):
             yield Fact("writes-self", module.text(base), module, at)
         elif scope.kind == "module" or (scope.kind == "function" and module.names.scope_of[root].function() is not scope):
-            if any(binding.kind in ("assign", "import", "augment") for binding in found):
+            if any(binding.kind in ("assign", "import", "augment", "class", "def") for binding in found):
                 yield Fact("writes-global", root.id, module, at)
         elif not all(_fresh(binding.value) for binding in found):
             yield Fact("in-place", root.id, module, at)

@@ -237,6 +237,16 @@ append extend insert remove pop popitem clear sort reverse update setdefault add
 seed set_state setstate shuffle load_state_dict
 """.split()
 )
+# Functions that change their first argument.
+MUTATING_FUNCTIONS = frozenset(
+    """
+random.shuffle numpy.random.shuffle heapq.heapify heapq.heappush heapq.heappop heapq.heapreplace bisect.insort bisect.insort_left
+bisect.insort_right builtins.setattr builtins.delattr numpy.put numpy.copyto numpy.fill_diagonal numpy.place operator.setitem
+torch.nn.init.normal_ torch.nn.init.uniform_ torch.nn.init.constant_ torch.nn.init.zeros_ torch.nn.init.ones_
+""".split()
+)
+# Calls that may be given a loader and only iterate over it.
+ITERATES = ("builtins.", "itertools.", "tqdm", "rich.progress", "copy.copy")
 # Methods of tensors that draw; in-place methods end in one underscore.
 DRAWING_METHODS = frozenset("random_ normal_ uniform_ bernoulli_ bernoulli exponential_ cauchy_ geometric_ log_normal_ multinomial".split())
 # Methods of strings, lists, dicts, tensors and arrays that only look.

@@ -139,8 +139,8 @@ class _Assembly:
     def _worker(self, slicers: list[Slicer], builders: tuple[Builder, ...]) -> WorkerModule:
         entry = self.found.program.entry
         statements = {key: stmt for slicer in slicers for key, (_, stmt) in slicer.carried.statements.items()}
-        for stmt in settings(self.found, self.effects, [c for s in slicers for c in s.carried.statements.values()], slicers):
-            statements[id(stmt)] = stmt
+        switches, _ = settings(self.found, self.effects, slicers)
+        statements.update((id(stmt), stmt) for stmt in switches)
         imports = [s for s in statements.values() if isinstance(s, (ast.Import, ast.ImportFrom)) or _import_block(s)]
         definitions = [s for s in statements.values() if s not in imports]
         local: dict[str, set[str]] = {}

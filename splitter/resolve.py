@@ -11,7 +11,7 @@ import ast
 from dataclasses import dataclass
 
 from splitter.flow import reaching
-from splitter.read import Module, Program, absolute
+from splitter.read import Module, Program, absolute, statements
 from splitter.scopes import BUILTINS, Binding, FunctionNode, Scope
 
 DefinitionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -179,6 +179,17 @@ class Resolver:
                 if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) and stmt.name == name:
                     return Definition(owner.module, stmt)
         return None
+
+    def methods_named(self, name: str) -> list[Definition]:
+        """The methods of that name of all classes of the program, for calls on objects that can't be told."""
+        return [
+            Definition(module, stmt)
+            for module in self.program.containing(f"def {name}")
+            for node in statements(module.tree)
+            if isinstance(node, ast.ClassDef)
+            for stmt in node.body
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) and stmt.name == name
+        ]
 
     def owner(self, module: Module, function: ast.AST) -> Definition | None:
         """The class whose body holds `function`."""

@@ -2,73 +2,101 @@
 
 torch.set_flush_denormal(True)                 carried to the worker's module level
 ImageFile.LOAD_TRUNCATED_IMAGES = True         carried when the moved code uses PIL
+sys.path.insert(0, "lib")                      carried: imports depend on it
 torch.backends.cudnn.benchmark = True          stays: it is about a device
+torch.set_default_dtype(torch.float64)         the runtime sends it with every construction
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from splitter.effects import Effects
 from splitter.find import Found
-from splitter.read import Module
+from splitter.ir import Diagnostic
+from splitter.order import happens_before
+from splitter.read import Module, statements
 from splitter.resolve import Library
 from splitter.slice import Slicer
 
-STAYS = ("torch.backends", "torch.cuda", "matplotlib", "warnings", "logging", "os")
+STAYS = (
+    "torch.backends",
+    "torch.cuda",
+    "torch.multiprocessing",
+    "torch.distributed",
+    "torch.utils",
+    "torch.nn",
+    "torch.optim",
+    "torch.set_printoptions",
+)
+# What the runtime itself sends (splitter_runtime.ambient), so that it is right at every moment.
+SENT = ("torch.set_default_dtype", "torch.set_grad_enabled", "torch.set_num_threads", "torch.use_deterministic_algorithms")
 
 
-def settings(found: Found, effects: Effects, carried: list[tuple[Module, ast.stmt]], slicers: list[Slicer]) -> list[ast.stmt]:
-    """The top-level statements of the script that set switches, and the imports that they need."""
+def settings(found: Found, effects: Effects, slicers: list[Slicer]) -> tuple[list[ast.stmt], Diagnostic | None]:
+    """The statements of the script that set switches for these slices, with the imports they need; or why one can't be carried."""
     entry = found.program.entry
-    used = {"torch"} | {
-        _package(found, module, node)
-        for slicer in slicers
-        for module, root in _roots(slicer, carried)
-        for node in ast.walk(root)
-        if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(getattr(node, "ctx", None), ast.Load)
-    }
+    used = {"torch", "sys"} | {package for slicer in slicers for package in _packages(found, slicer)}
     wanted: dict[int, ast.stmt] = {}
-    for stmt in entry.tree.body:
+    for stmt, names in _switches(found, effects, entry):
+        if not any(name.split(".")[0] in used and not name.startswith((*STAYS, *SENT)) for name in names):
+            continue
+        before = all(happens_before(found.resolver, entry, stmt, slicer.module, slicer.at) for slicer in slicers)
+        if not before or not _unconditional(entry, stmt) or not _constant(found, entry, stmt):
+            return [], Diagnostic("S319", entry.span(stmt), (("what", f"`{entry.text(stmt)}`"),))
+        wanted[id(stmt)] = stmt
+        wanted.update((id(top), top) for top in _imports(entry, stmt))
+    return list(wanted.values()), None
+
+
+def _switches(found: Found, effects: Effects, entry: Module) -> Iterator[tuple[ast.stmt, list[str]]]:
+    for stmt in statements(entry.tree):
         if not isinstance(stmt, (ast.Expr, ast.Assign)):
             continue
-        names = _setting(found, effects, entry, stmt)
-        if names and all(name.split(".")[0] in used and not name.startswith(STAYS) for name in names):
-            wanted[id(stmt)] = stmt
-            for node in ast.walk(stmt):
-                if isinstance(node, ast.Name):
-                    for binding in entry.names.top.bindings.get(node.id, []):
-                        top = next((up for up in [binding.node, *entry.names.ancestors(binding.node)] if up in entry.tree.body), None)
-                        if isinstance(top, ast.stmt) and binding.kind == "import":
-                            wanted[id(top)] = top
-    return list(wanted.values())
+        names = [name for fact in effects.of(entry, stmt) if fact.effect == "setting" and (name := _name(found, entry, fact.node))]
+        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+            name = found.resolver.library(entry, stmt.value.func) or ""
+            names += [name] if name.startswith("sys.path.") else []
+        if names:
+            yield stmt, names
 
 
-def _roots(slicer: Slicer, carried: list[tuple[Module, ast.stmt]]) -> list[tuple[Module, ast.AST]]:
-    own: list[tuple[Module, ast.AST]] = [(slicer.module, stmt) for stmt in slicer.body.values()]
-    return [*own, (slicer.module, slicer.at), *carried]
+def _name(found: Found, entry: Module, node: ast.AST) -> str | None:
+    if isinstance(node, ast.Call):
+        return found.resolver.library(entry, node.func)
+    if isinstance(node, ast.Attribute):
+        base = found.resolver.library(entry, node.value)
+        return f"{base}.{node.attr}" if base else None
+    return None
 
 
-def _package(found: Found, module: Module, node: ast.AST) -> str:
-    assert isinstance(node, (ast.Name, ast.Attribute))
-    if node not in module.names.scope_of:
-        return ""
-    return (found.resolver.library(module, node) or "").split(".")[0]
+def _packages(found: Found, slicer: Slicer) -> Iterator[str]:
+    carried = slicer.carried
+    roots = [(slicer.module, slicer.at), *((slicer.module, stmt) for stmt in slicer.body.values()), *carried.statements.values()]
+    for module, root in roots:
+        for node in ast.walk(root):
+            if isinstance(node, (ast.Name, ast.Attribute)) and node in module.names.scope_of and isinstance(node.ctx, ast.Load):
+                yield (found.resolver.library(module, node) or "").split(".")[0]
 
 
-def _setting(found: Found, effects: Effects, entry: Module, stmt: ast.stmt) -> list[str]:
-    """The library names of the switches that a statement sets; empty when it does anything else, or reads a variable."""
-    names: list[str] = []
-    for fact in effects.of(entry, stmt):
-        if fact.effect != "setting":
-            return []
-        node = fact.node.func if isinstance(fact.node, ast.Call) else fact.node
-        name = found.resolver.library(entry, node) if isinstance(node, ast.expr) else None
-        if name is None and isinstance(node, ast.Attribute):
-            base = found.resolver.library(entry, node.value)
-            name = f"{base}.{node.attr}" if base else None
-        names += [name] if name else []
+def _unconditional(entry: Module, stmt: ast.stmt) -> bool:
+    """At the top level, in a function's body, or under the main guard: not inside a condition or a loop."""
+    for up in entry.names.ancestors(stmt):
+        guard = isinstance(up, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(up.test))
+        if not isinstance(up, (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)) and not guard:
+            return False
+    return True
+
+
+def _constant(found: Found, entry: Module, stmt: ast.stmt) -> bool:
+    reads = [n for n in ast.walk(stmt) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
+    return all(isinstance(found.resolver.target(entry, name), Library) for name in reads)
+
+
+def _imports(entry: Module, stmt: ast.stmt) -> Iterator[ast.stmt]:
     for node in ast.walk(stmt):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and not isinstance(found.resolver.target(entry, node), Library):
-            return []
-    return names
+        for binding in entry.names.top.bindings.get(node.id, []) if isinstance(node, ast.Name) else ():
+            top = next((up for up in [binding.node, *entry.names.ancestors(binding.node)] if up in entry.tree.body), None)
+            if isinstance(top, ast.stmt) and binding.kind == "import":
+                yield top

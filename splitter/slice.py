@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 
 from splitter.carry import Carried, Carrier, Phase, Refused, frame_scope, late
+from splitter.changes import changes_of
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.flow import bindings_in, blocks, reaching
@@ -24,7 +25,6 @@ from splitter.origins import Origin, Tracer
 from splitter.read import Module
 from splitter.resolve import Definition, Value
 from splitter.scopes import Binding, Scope, free_names, position
-from splitter.uses import changes_after
 
 
 class Slicer:
@@ -170,7 +170,12 @@ class Slicer:
         enclosing = {id(block_stmt) for up in [self.at, *module.names.ancestors(self.at)] for block in blocks(up) for block_stmt in block}
         wanted: dict[int, ast.stmt] = {}
         nodes = [b.node for b in bindings]
-        nodes += [use for _, use in changes_after(self.found, module, name) if position(use) < position(self.at)]
+        changed = list(changes_of(self.found, module, name))
+        if any(self.found.kinds.of_binding(module, b) == "rng" for b in bindings) and any(
+            id(u) not in self.carried.inside for u in changed
+        ):
+            return None  # one generator can't be in two places
+        nodes += [use for use in changed if position(use) < position(self.at)]
         for node in nodes:
             stmt = next((up for up in (node, *module.names.ancestors(node)) if id(up) in enclosing), None)
             if not isinstance(stmt, ast.stmt) or any(child is self.at for child in ast.walk(stmt)):
@@ -209,6 +214,8 @@ class Slicer:
             raise Refused(self.carrier.not_plain(module, name, kinds))
         for chain in chains:
             attribute = chain.split(".")[1]
+            if "namespace" in kinds and phase == "batch":
+                self.carrier.settled(chain, list(self.carrier.writers.of_attribute(module, name.id, attribute)))
             if "namespace" in kinds:
                 nodes = [node for m, node in self.carrier.writers.of_attribute(module, name.id, attribute) if m is module]
                 between = [
@@ -305,11 +312,11 @@ class Slicer:
         """The object stays with the dataset: the trainer must not change it any more."""
         if kinds == {"plain"} and not self._container(module, name):
             return
-        for use_module, use in changes_after(self.found, module, name):
-            if id(use) in self.carried.inside or happens_before(self.found.resolver, use_module, use, module, self.at):
+        for use in changes_of(self.found, module, name):
+            if id(use) in self.carried.inside or happens_before(self.found.resolver, module, use, module, self.at):
                 continue
-            statement = use_module.names.statement(use)
-            raise Refused(Diagnostic("S304", use_module.span(use), (("what", f"`{use_module.text(statement)}`"),)))
+            statement = module.names.statement(use)
+            raise Refused(Diagnostic("S304", module.span(use), (("what", f"`{module.text(statement)}`"),)))
 
     def _container(self, module: Module, name: ast.Name) -> bool:
         scope = module.names.scope_of[name].lookup(name.id)

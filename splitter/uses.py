@@ -16,17 +16,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from splitter.changes import changes, loads
 from splitter.find import Found
 from splitter.flow import reaching
 from splitter.kinds import SENDABLE
-from splitter.knowledge import MUTATORS, PLAIN_METHODS, TENSOR_METHODS, WRAPPERS, row
+from splitter.knowledge import ITERATES, MUTATORS, PLAIN_METHODS, TENSOR_METHODS, WRAPPERS, row
 from splitter.origins import Tracer
 from splitter.read import Module
 from splitter.resolve import Definition, Value
 from splitter.scopes import Scope
 from splitter.sites import Site
 
-UseKind = Literal["loader", "length", "index", "iterate", "read", "call", "write", "wrap", "sampler", "object", "change"]
+UseKind = Literal["loader", "length", "index", "iterate", "read", "call", "write", "wrap", "sampler", "object", "change", "handed"]
 # Attributes of library datasets that are plain data, by torchvision's documentation.
 PLAIN_ATTRIBUTES = frozenset("classes class_to_idx samples targets imgs labels data root num_classes train split".split())
 LOOKING = frozenset(
@@ -168,10 +169,19 @@ class _Walk:
                 self.container(module, parent, path, "loader")
             case ast.Call() | ast.keyword():
                 call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
-                if isinstance(call, ast.Call):
-                    self._parameters(module, call, expr, "loader", ())
+                if (
+                    isinstance(call, ast.Call)
+                    and not self._iterates(module, call)
+                    and not self._parameters(module, call, expr, "loader", ())
+                ):
+                    self.add("handed", module, call)
             case ast.IfExp():
                 self.loader(module, parent)
+
+    def _iterates(self, module: Module, call: ast.Call) -> bool:
+        """A library call that iterates over a loader, or asks its length, and no more."""
+        name = self.found.resolver.library(module, call.func) or ""
+        return name.startswith(ITERATES) or name.startswith("torch.") or row(name).gives == "argument"
 
     def _follow(self, module: Module, expr: ast.expr, what: str, path: tuple[int, ...]) -> None:
         if what == "loader":
@@ -196,7 +206,7 @@ class _Walk:
     def _same(self, module: Module, expr: ast.expr) -> Iterator[ast.expr]:
         """Other loads of a variable or attribute, for containers that are filled item by item."""
         if isinstance(expr, ast.Name):
-            yield from _loads(module, expr)
+            yield from loads(module, expr)
         else:
             text = ast.unparse(expr)
             yield from (
@@ -269,7 +279,8 @@ class _Walk:
         if not functions and isinstance(call.func, ast.Attribute):
             instance = self.found.kinds.instance_of(module, call.func.value)
             method = self.found.resolver.method(instance, call.func.attr) if instance else None
-            functions += [(method, True)] if method else []
+            methods = [method] if method else [] if instance else self.found.resolver.methods_named(call.func.attr)
+            functions += [(method, True) for method in methods]
         for function, bound in functions:
             if isinstance(function.node, ast.ClassDef):
                 continue
@@ -313,7 +324,7 @@ class _Walk:
             isinstance(parent, ast.Assign)
             and len(parent.targets) == 1
             and isinstance(parent.targets[0], ast.Name)
-            and any(_changes(module, use) for use in _loads(module, parent.targets[0]))
+            and any(changes(module, use) for use in loads(module, parent.targets[0]))
         ):
             self.add("change", module, parent)
         else:
@@ -342,52 +353,13 @@ class _Walk:
         return "plain" if attribute.attr in PLAIN_ATTRIBUTES else "unknown"
 
 
-def _changes(module: Module, use: ast.expr) -> bool:
-    """A use of a variable that changes the object it names."""
-    parent = module.names.parent_of[use]
-    return any(changed is use for changed in _changed_by(parent, module.names.parent_of.get(parent)))
-
-
-def _changed_by(node: ast.AST, above: ast.AST | None) -> list[ast.expr]:
-    """The expression whose object `node` changes: x in `x[0] = 1`, `x.a = 1`, `x.append(1)`, `x.add_(1)`, `x += 1`."""
-    if isinstance(node, ast.Subscript) and not isinstance(node.ctx, ast.Load):
-        return [node.value]
-    if isinstance(node, ast.Attribute):
-        name = node.attr
-        called = isinstance(above, ast.Call) and above.func is node
-        changing = not isinstance(node.ctx, ast.Load) or (called and (name in MUTATORS or (name.endswith("_") and not name.endswith("__"))))
-        return [node.value] if changing else []
-    return [node.target] if isinstance(node, ast.AugAssign) else []
-
-
-def changes_in(root: ast.AST, name: str) -> list[ast.expr]:
-    """Places below `root` that change the object that `name` names. Looks at the text alone."""
-    found: list[ast.expr] = []
-    for above in ast.walk(root):
-        for node in ast.iter_child_nodes(above):
-            found += [changed for changed in _changed_by(node, above) if isinstance(changed, ast.Name) and changed.id == name]
-    return found
-
-
-def _loads(module: Module, target: ast.Name) -> Iterator[ast.Name]:
-    scope = module.names.scope_of[target].lookup(target.id)
-    for node in ast.walk(scope.node if scope else module.tree):
-        if (
-            isinstance(node, ast.Name)
-            and node.id == target.id
-            and isinstance(node.ctx, ast.Load)
-            and module.names.scope_of[node].lookup(node.id) is scope
-        ):
-            yield node
-
-
 def _reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
     """Loads that this binding of the name can reach, in other modules too when the name is a module's."""
     scope: Scope | None = module.names.scope_of[target].lookup(target.id)
     statement = next(
         (up for up in [target, *module.names.ancestors(target)] if isinstance(up, (ast.stmt, ast.comprehension, ast.NamedExpr))), target
     )
-    for use in _loads(module, target):
+    for use in loads(module, target):
         if any(binding.node is statement for binding in reaching(use, use.id, module.names, scope)):
             yield module, use
     if scope is not None and scope.kind == "module":
@@ -423,10 +395,3 @@ def _strange(found: Found, module: Module, node: ast.Attribute) -> bool:
         and found.kinds.of(module, node) not in SENDABLE
         and isinstance(node.value, ast.Name)
     )
-
-
-def changes_after(found: Found, module: Module, expr: ast.Name) -> Iterator[tuple[Module, ast.AST]]:
-    """Uses of a variable, anywhere in its scope, that change the object it names."""
-    for use in _loads(module, expr):
-        if _changes(module, use):
-            yield module, use
