@@ -88,8 +88,7 @@ class Slicer:
 
     def _bindings(self, module: Module, name: ast.Name, scope: Scope) -> list[Binding]:
         """The bindings that a name may have; names that a closure reads late must not change after the moved expression."""
-        frame = frame_scope(module, name)
-        if frame is scope or module.names.scope_of[name] is scope:
+        if not _closure(module.names.scope_of[name], scope):
             return reaching(name, name.id, module.names, scope)
         everything = [b for b in scope.bindings[name.id] if b.kind != "delete"]
         if len(everything) > 1 and frame_scope(module, self.at) is scope:
@@ -326,6 +325,16 @@ class Slicer:
         """Copy whole lines; a statement that shares its line with another one is taken with it or not at all."""
         self.body[id(stmt)] = stmt
         del module
+
+
+def _closure(inner: Scope, scope: Scope) -> bool:
+    """Whether code in `inner` runs later than the code around it in `scope`: a function or lambda lies between."""
+    at: Scope | None = inner
+    while at is not None and at is not scope:
+        if at.kind in ("function", "lambda"):
+            return True
+        at = at.parent
+    return False
 
 
 def _jumps(stmt: ast.stmt) -> bool:
