@@ -80,10 +80,25 @@ class Decider:
         return made
 
     def _candidate(self, origin: Origin, site: Site) -> Candidate:
+        origin = self._outermost(origin)
         key = id(origin.expr)
         if key not in self.candidates:
             self.candidates[key] = Candidate(origin, self._name(origin.module, origin.expr, fallback=variable(site.module, site.call)))
         return self.candidates[key]
+
+    def _outermost(self, origin: Origin) -> Origin:
+        """The constructor itself, or the helper call around it when only there everything that it needs is at hand."""
+        everything = frozenset(id(o.expr) for found in self.found.origins.values() for o in found)
+        for outer in (origin, *(Origin(module, call) for module, call in origin.calls)):
+            slicer = Slicer(self.found, self.effects, outer.module, outer.expr, everything)
+            try:
+                slicer.expression(outer.module, outer.expr, "build")
+            except Refused as refusal:
+                if refusal.diagnostic.code != "S305":
+                    break
+            else:
+                return outer
+        return origin
 
     def _name(self, module: Module, expr: ast.expr, fallback: str = "") -> str:
         base = stem(variable(module, expr) or fallback or "data")

@@ -166,6 +166,12 @@ sklearn.utils.shuffle                                           | draws:numpy ->
 pandas                                                          | reads -> object
 soundfile librosa wave                                          | reads
 transformers.AutoTokenizer transformers.BertTokenizer transformers.GPT2Tokenizer tokenizers tiktoken sentencepiece nltk | reads -> object
+datasets.load_dataset datasets.load_from_disk datasets.Dataset torchtext.datasets torch_geometric.datasets medmnist wilds | reads -> dataset
+timm.data.create_dataset timm.data.ImageDataset                 | reads -> dataset
+timm.data.create_transform                                      | makes:random makes:torch makes:numpy -> object
+torchvision.models.detection torchvision.transforms.InterpolationMode | pure
+transformers.AutoTokenizer transformers.default_data_collator transformers.DataCollatorWithPadding | reads -> object
+omegaconf hydra yacs                                            | reads -> namespace
 tqdm tqdm.tqdm tqdm.auto.tqdm                                   | pure -> argument
 einops                                                          | pure
 """)

@@ -17,7 +17,7 @@ from splitter.flow import reaching
 from splitter.kinds import SENDABLE, Kinds, returned
 from splitter.knowledge import WRAPPERS, row
 from splitter.read import Module
-from splitter.resolve import Definition, Library, Resolver, Value, argument, default
+from splitter.resolve import Definition, Library, LocalModule, Resolver, Value, argument, default
 from splitter.scopes import Binding
 from splitter.sites import Site
 
@@ -223,10 +223,17 @@ class Tracer:
             for result in returned(method.node):
                 yield from self.trace(method.module, result, seen, (*calls, (module, call)))
             return
-        if self.kinds.of(module, call) in SENDABLE:
+        if self.kinds.of(module, call) in SENDABLE or self._known_maker(module, call.func):
             yield Origin(module, call, calls)
         else:
             yield Lost(module, call, f"`{module.text(call)}`")
+
+    def _known_maker(self, module: Module, func: ast.expr) -> bool:
+        """A class held in a variable, or looked up in a module or a dict of classes, all of the program's own or of known libraries."""
+        if isinstance(func, ast.Call) and self.resolver.library(module, func.func) == "builtins.getattr" and func.args:
+            target = self.resolver.target(module, func.args[0])
+            return isinstance(target, LocalModule) or (isinstance(target, Library) and "unknown" not in row(target.name).effects)
+        return self.kinds.of(module, func) == "class"
 
     def elements(
         self,

@@ -132,6 +132,8 @@ class Slicer:
             not statements and self._chain(module, name) and not kinds <= SENDABLE | {"dataset", "model", "parameter"}
         ):
             self._attributes(module, name, kinds, phase)
+        elif kinds == {"object"} and statements is None and self._members(module, name):
+            self._attributes(module, name, kinds, phase)
         elif kinds == {"dataset"} or id(name) in self.references:
             self._reference(module, name)
         elif isinstance(statements, list):
@@ -157,6 +159,16 @@ class Slicer:
             if reason is not None and reason.code in ("S305", "S316") and kinds & {"model", "parameter"}:
                 reason = None
             raise Refused(reason or self.carrier.not_plain(module, name, kinds))
+
+    def _members(self, module: Module, name: ast.Name) -> bool:
+        """A configuration object that the moved constructor only reads plain attributes of."""
+        parent = module.names.parent_of.get(name)
+        call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
+        used = self._read_by(module, call, name, 0) if isinstance(call, ast.Call) else None
+        definition = self.found.kinds.instance_of(module, name)
+        if not used or definition is None:
+            return False
+        return all(self.found.kinds.member_kind(definition, attr) in SENDABLE for attr in used)
 
     def _chain(self, module: Module, name: ast.Name) -> bool:
         return isinstance(module.names.parent_of.get(name), ast.Attribute)
