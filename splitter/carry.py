@@ -12,7 +12,7 @@ Names of the script are carried over as text; names of its local modules are imp
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -51,6 +51,7 @@ class Carried:
     done: set[tuple[int, str]] = field(default_factory=set)
     inside: set[int] = field(default_factory=set)
     quiet: bool = False
+    importing: bool = False
 
 
 class Carrier:
@@ -79,6 +80,7 @@ class Carrier:
         if isinstance(node, ast.ClassDef):
             self._class(module, node)
         else:
+            self._at_import(module, [*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)])
             self.code(module, node, phase)
         self.carried.quiet = before
 
@@ -94,11 +96,21 @@ class Carrier:
     def _class(self, module: Module, node: ast.ClassDef) -> None:
         for stmt in node.body:
             build = not isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)) or stmt.name in ("__init__", "__post_init__", "__new__")
-            self.code(module, stmt, "build" if build else "batch", owner=node)
-        for part in (*node.decorator_list, *node.bases, *(k.value for k in node.keywords)):
-            self.code(module, part, "build")
+            if isinstance(stmt, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                self._at_import(module, [*stmt.decorator_list, *stmt.args.defaults, *(d for d in stmt.args.kw_defaults if d)])
+            self.code(module, stmt, "build" if build else "batch") if isinstance(
+                stmt, (ast.FunctionDef, ast.AsyncFunctionDef)
+            ) else self._at_import(module, [stmt])
+        self._at_import(module, [*node.decorator_list, *node.bases, *(k.value for k in node.keywords)])
 
-    def code(self, module: Module, node: ast.AST, phase: Phase, owner: ast.AST | None = None) -> None:
+    def _at_import(self, module: Module, parts: Sequence[ast.AST]) -> None:
+        """Code that runs while the worker program is imported, when nothing that the trainer sends is there yet."""
+        before, self.carried.importing = self.carried.importing, True
+        for part in parts:
+            self.code(module, part, "build")
+        self.carried.importing = before
+
+    def code(self, module: Module, node: ast.AST, phase: Phase) -> None:
         """Note the facts of some moved code, and take along every module-level name that it reads."""
         self.carried.facts += [(phase, fact) for fact in self.effects.of(module, node)]
         for name in free_names(node, module.names):
@@ -173,7 +185,7 @@ class Carrier:
         self.carried.statements[id(node)] = (module, node)
         self.carried.inside.update(id(child) for child in ast.walk(node))
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)):
-            self.code(module, node, "build")
+            self._at_import(module, [node])
         for child in ast.walk(node):
             if isinstance(child, (ast.Import, ast.ImportFrom)) and module.names.scope_of[child].kind == "module":
                 for target_module in self._imported(module, child):
@@ -220,22 +232,39 @@ class Carrier:
         writers = list(self.writers.of(module, name.id))
         makers = self._makers(module, name.id, bindings, writers)
         if makers is not None and all(self.forbids(module, stmt, allow=name.id) is None for stmt in makers):
-            for stmt in makers:
-                if module.name == ENTRY:
-                    self.carried.statements.setdefault(id(stmt), (module, stmt))
-                self.carried.inside.update(id(child) for child in ast.walk(stmt))
-                self.code(module, stmt, "build")
-            if module.name != ENTRY:
-                self.bring(module, bindings[0], name.id)
-            return
+            if self._carry_makers(module, name, bindings, makers):
+                return
         self.settled(name.id, [*((module, b.node) for b in bindings), *writers])
         kinds = {self.found.kinds.of_binding(module, b) for b in bindings}
         if module.name == ENTRY and kinds <= SENDABLE:
+            self._sent_too_late(module, name)
             self.carried.environment[name.id] = None
             self.carried.globals.add(name.id)
             return
         reason = next((r for b in bindings if isinstance(b.node, ast.stmt) and (r := self.forbids(module, b.node, allow=name.id))), None)
         raise Refused(reason or self.not_plain(module, name, kinds))
+
+    def _carry_makers(self, module: Module, name: ast.Name, bindings: list[Binding], makers: list[ast.stmt]) -> bool:
+        """Carry the statements that make a global; False (and nothing carried) when they need what the trainer sends."""
+        environment, statements, globals_ = dict(self.carried.environment), dict(self.carried.statements), set(self.carried.globals)
+        try:
+            for stmt in makers:
+                if module.name == ENTRY:
+                    self.carried.statements.setdefault(id(stmt), (module, stmt))
+                self.carried.inside.update(id(child) for child in ast.walk(stmt))
+                self._at_import(module, [stmt])
+        except Refused:
+            self.carried.environment, self.carried.statements, self.carried.globals = environment, statements, globals_
+            self.carried.importing = False
+            return False
+        if module.name != ENTRY:
+            self.bring(module, bindings[0], name.id)
+        return True
+
+    def _sent_too_late(self, module: Module, name: ast.Name) -> None:
+        if self.carried.importing:
+            what = "not there yet while the worker program is imported"
+            raise Refused(Diagnostic("S305", module.span(name), (("name", f"`{name.id}`"), ("what", what))))
 
     def _namespace(self, module: Module, name: ast.Name) -> None:
         parent = module.names.parent_of.get(name)
@@ -243,6 +272,7 @@ class Carrier:
             raise Refused(
                 Diagnostic("S305", self.module.span(self.at), (("name", f"`{name.id}`"), ("what", "the whole of the parsed arguments")))
             )
+        self._sent_too_late(module, name)
         attribute = f"{name.id}.{parent.attr}"
         self.settled(attribute, list(self.writers.of_attribute(module, name.id, parent.attr)))
         self.carried.environment[attribute] = None

@@ -24,8 +24,8 @@ from splitter.resolve import Definition, Library, Resolver, Value
 class Fact:
     """One effect at one place.
 
-    `effect` is one of draws, reseeds, unstable, device, setting, opens, lists, unknown, model, gradient, writes-self, writes-global,
-    writes-file, in-place. `what` names the generator, the function, the attribute or the global. `makes`: the object made here has the
+    `effect` is one of draws, reseeds, unstable, device, setting, opens, prints, lists, unknown, model, gradient, writes-self,
+    writes-global, writes-file, in-place. `what` names the generator, the function, the attribute or the global. `makes`: the object made here has the
     effect later, when it is called.
     """
 
@@ -90,7 +90,7 @@ class Effects:
                 yield Fact(
                     "unstable", what.replace("_", " ") if what.startswith("the_") or what.startswith("a_") else f"`{what}`", module, call
                 )
-            elif kind in ("reseeds", "device", "setting", "opens", "unknown"):
+            elif kind in ("reseeds", "device", "setting", "opens", "prints", "unknown"):
                 yield Fact(kind, f"`{name.removeprefix('builtins.')}`", module, call)
             elif kind == "lists" and not self._sorted(module, call):
                 yield Fact("lists", module.text(call), module, call)

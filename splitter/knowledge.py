@@ -9,6 +9,7 @@ A row stands for a dotted name and everything below it, unless a longer name has
     lists                                  lists files in an order that the file system chooses
     unstable:<what>                        gives another answer in another process or at another time
     device                                 touches an accelerator
+    prints                                 writes to standard output or error
     setting                                changes a process-wide switch that later computations obey
     opens                                  gives an open file or connection
     unknown                                may do anything
@@ -50,7 +51,7 @@ builtins.open                                                   | reads opens ->
 builtins.input                                                  | unstable:input() -> plain
 builtins.hash                                                   | unstable:hash() -> plain
 builtins.id                                                     | unstable:id() -> plain
-builtins.print                                                  | pure -> plain
+builtins.print sys.stdout.write sys.stderr.write                | prints -> plain
 builtins.eval builtins.exec builtins.compile builtins.__import__ builtins.globals builtins.locals builtins.vars | unknown
 builtins.setattr builtins.delattr                               | unknown
 builtins.getattr                                                | pure

@@ -28,6 +28,7 @@ FORBIDDING = {
     "writes-global": "S305",
     "writes-file": "S305",
     "opens": "S305",
+    "prints": "S305",
 }
 
 

@@ -10,7 +10,7 @@ import pytest
 from splitter.compile import compile_script
 
 HEAD = """
-import random, copy
+import random, copy, sys
 import numpy as np
 import torch
 from torch import nn
@@ -78,7 +78,10 @@ LEFT = {
     ("S304", "through loader.dataset"): "loader = DataLoader(Rows(), num_workers=1)\nloader.dataset.f = Scale(2)",
     ("S304", "through Subset"): "data = Subset(Rows(), [0])\nloader = DataLoader(data)\ndata.dataset.f = Scale(2)",
     ("S304", "list grows later"): "rows = [1, 2]\nloader = DataLoader(Rows(rows))\nrows.append(3)",
-    ("S304", "list grows later, in a function"): "def grow(r):\n    r.append(3)\nrows = [1, 2]\nloader = DataLoader(Rows(rows))\ngrow(rows)",
+    (
+        "S304",
+        "list grows later, in a function",
+    ): "def grow(r):\n    r.append(3)\nrows = [1, 2]\nloader = DataLoader(Rows(rows))\ngrow(rows)",
     ("S304", "shuffled later"): "rows = [1, 2]\nloader = DataLoader(Rows(rows))\nrandom.shuffle(rows)",
     ("S304", "tensor written later"): "x = torch.ones(4)\nloader = DataLoader(TensorDataset(x))\nx.mul_(2)",
     ("S304", "attribute's list sorted"): "data = Rows([3, 1])\nloader = DataLoader(data)\ndata.rows.sort()",
@@ -87,14 +90,23 @@ LEFT = {
     ("S304", "collate replaced"): "loader = DataLoader(Rows(), num_workers=1)\nloader.collate_fn = Scale(1)",
     ("S305", "open connection"): "import sqlite3\ndb = sqlite3.connect(':memory:')\nloader = DataLoader(Rows(db))",
     ("S305", "one generator in two places"): "g = np.random.default_rng(0)\nloader = DataLoader(Rows(g))\nprint(g.random())",
-    ("S306", "clock"): "import time\nclass Clock(Rows):\n    def __getitem__(self, i):\n        return time.time()\nloader = DataLoader(Clock())",
-    ("S306", "environment"): "import os\nclass Env(Rows):\n    def __getitem__(self, i):\n        return os.environ['X']\nloader = DataLoader(Env())",
+    (
+        "S306",
+        "clock",
+    ): "import time\nclass Clock(Rows):\n    def __getitem__(self, i):\n        return time.time()\nloader = DataLoader(Clock())",
+    (
+        "S306",
+        "environment",
+    ): "import os\nclass Env(Rows):\n    def __getitem__(self, i):\n        return os.environ['X']\nloader = DataLoader(Env())",
     ("S306", "set order"): "loader = DataLoader(Rows(list(set(['a', 'b']))))",
     ("S306", "unseeded generator"): "class G(Rows):\n    def __init__(self):\n        super().__init__()\n"
     "        self.g = np.random.default_rng()\nloader = DataLoader(G())",
     ("S301", "model in collate"): "net = nn.Linear(2, 2)\nloader = DataLoader(Rows(), collate_fn=lambda rows: net(torch.stack(rows)))",
     ("S301", "model in the dataset"): "net = nn.Linear(2, 2)\nloader = DataLoader(Rows(net))",
-    ("S302", "cuda"): "class C(Rows):\n    def __getitem__(self, i):\n        return super().__getitem__(i).cuda()\nloader = DataLoader(C())",
+    (
+        "S302",
+        "cuda",
+    ): "class C(Rows):\n    def __getitem__(self, i):\n        return super().__getitem__(i).cuda()\nloader = DataLoader(C())",
     ("S307", "gradient"): "x = torch.ones(3, requires_grad=True)\nloader = DataLoader(TensorDataset(x))",
     ("S308", "any order"): "loader = DataLoader(Rows(), num_workers=2, in_order=False)",
     ("S310", "batch is the dataset's"): "loader = DataLoader(Rows(), batch_size=None)\nfor x in loader:\n    x.add_(1)",
@@ -107,8 +119,14 @@ LEFT = {
         for e in range(2):
             K += 1""",
     ("S311", "class attribute stored"): "loader = DataLoader(Rows(), num_workers=1)\nRows.extra = 3",
-    ("S311", "closure rebound later"): "def main():\n    k = 1\n    loader = DataLoader(Rows(), collate_fn=lambda r: r * k)\n    k = 2\nmain()",
-    ("S313", "file kept open"): "class F(Rows):\n    def __init__(self):\n        self.f = open('x')\nloader = DataLoader(F(), num_workers=2)",
+    (
+        "S311",
+        "closure rebound later",
+    ): "def main():\n    k = 1\n    loader = DataLoader(Rows(), collate_fn=lambda r: r * k)\n    k = 2\nmain()",
+    (
+        "S313",
+        "file kept open",
+    ): "class F(Rows):\n    def __init__(self):\n        self.f = open('x')\nloader = DataLoader(F(), num_workers=2)",
     ("S314", "global counted"): """
         SEEN = []
         class G(Rows):
@@ -118,7 +136,10 @@ LEFT = {
         loader = DataLoader(G())
         print(len(SEEN))""",
     ("S318", "handed to a library"): "import accelerate\nacc = accelerate.Accelerator()\nloader = acc.prepare(DataLoader(Rows()))",
-    ("S319", "library switch that depends"): "def main(n):\n    torch.set_flush_denormal(bool(n))\n    loader = DataLoader(Rows())\nmain(3)",
+    (
+        "S319",
+        "library switch that depends",
+    ): "def main(n):\n    torch.set_flush_denormal(bool(n))\n    loader = DataLoader(Rows())\nmain(3)",
     ("S201", "unknown maker"): "import mystery\nloader = DataLoader(mystery.make())",
     ("S203", "keywords from elsewhere"): "import mystery\nloader = DataLoader(Rows(), **mystery.options())",
 }
