@@ -25,8 +25,8 @@ class Fact:
     """One effect at one place.
 
     `effect` is one of draws, reseeds, unstable, device, setting, opens, prints, lists, unknown, model, gradient, writes-self,
-    writes-global, writes-file, in-place. `what` names the generator, the function, the attribute or the global. `makes`: the object made here has the
-    effect later, when it is called.
+    writes-global, writes-file, in-place. `what` names the generator, the function, the attribute or the global.
+    `makes`: the object made here has the effect later, when it is called.
     """
 
     effect: str
