@@ -65,6 +65,16 @@ SPLIT = {
 }
 
 LEFT = {
+    (
+        "S305",
+        "printed while built",
+    ): "if len(sys.argv) > 1:\n    print('big')\n    f = Scale(2)\nelse:\n    f = Scale(1)\nloader = DataLoader(Rows(f))",
+    ("S305", "class body reads arguments"): """
+        import argparse
+        args = argparse.ArgumentParser().parse_args()
+        class G(Rows):
+            size = args.size
+        loader = DataLoader(G())""",
     ("S303", "draws in the main process"): "loader = DataLoader(Noisy())",
     ("S303", "draw in collate"): "loader = DataLoader(Rows(), collate_fn=lambda rows: torch.stack(rows) * torch.rand(1))",
     ("S303", "draw in a helper"): """
