@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from splitter.read import InputError
 
 DONE, INTERNAL, BAD_INPUT, NOTHING_SPLIT, INTERRUPTED = 0, 1, 2, 3, 130
+CALLERS = ("cli", "compile", "show", "run")  # they call the steps
 P = ParamSpec("P")
 
 app = typer.Typer(
@@ -90,9 +91,9 @@ def _internal(error: Exception, script: str) -> int:
     from splitter.ir import Diagnostic
 
     home = os.path.dirname(os.path.abspath(splitter.__file__))
-    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
-    own = [name for name in frames if os.path.dirname(os.path.abspath(name)) == home]
-    step = Path(own[-1]).stem if own else "splitter"
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    own = [Path(name).stem for name in files if os.path.dirname(os.path.abspath(name)) == home]
+    step = next((name for name in own if name not in CALLERS), own[-1])
     reason = f"{type(error).__name__}: {error}"
     found = Diagnostic("S901", None, (("step", step), ("path", script), ("reason", reason)))
     print(console.printable(f"splitter: S901 {message(found)}; {hint(found)}"), file=sys.stderr)

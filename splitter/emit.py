@@ -21,7 +21,7 @@ from splitter.report import report
 def emit(plan: Plan, out_relative: str | None = None) -> Bundle:
     """All files of a split; none when no loader is split.
 
-    `out_relative` is the script's folder as seen from the output folder ("..", or None for the same folder).
+    `out_relative` is the script's folder as seen from the output folder ("..", or None for the same folder); it may be absolute.
     Raises ValueError when the plan doesn't fit its text, SyntaxError when a result isn't Python.
     """
     if not plan.split:

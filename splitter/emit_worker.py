@@ -80,17 +80,17 @@ class _Page:
 def emit_worker(plan: Plan, *, script: str, folder: str | None) -> Worker:
     """The worker program of a plan.
 
-    `script` is the script's path and `folder` its folder, both relative to the worker program (None: the same folder).
+    `script` is the script's path and `folder` its folder, absolute or relative to the worker program (None: the same folder).
     Raises ValueError when the plan doesn't fit the text, SyntaxError when the result isn't Python.
     """
     grids = {source.path: Grid(source.text) for source in (plan.script, *plan.modules)}
     writer = _Writer(plan, grids)
-    writer.head()
+    writer.head(script, folder)
     writer.definitions()
     for builder in plan.worker.builders:
         writer.builder(builder)
     lines = writer.page.line_map(plan.script.path)
-    writer.main(script, folder, lines)
+    writer.main(script, lines)
     text = "\n".join(writer.page.lines) + "\n"
     compile(text, "worker", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
     return Worker(text, lines)
@@ -108,6 +108,7 @@ class _Writer:
         while re.search(rf"\b{self.runtime}\b", carried):
             self.runtime += "_"
         self.reads_doc = re.search(r"\b__doc__\b", carried) is not None
+        self.reads_file = re.search(r"\b__file__\b", carried) is not None
 
     def _fragments(self) -> Iterable[Fragment]:
         worker = self.plan.worker
@@ -122,7 +123,7 @@ class _Writer:
     def _text(self, fragment: Fragment) -> str:
         return "".join(self.grids[fragment.path].lines[fragment.first - 1 : fragment.last])
 
-    def head(self) -> None:
+    def head(self, script: str, folder: str | None) -> None:
         self._docstring()
         worker = self.plan.worker
         if worker.future:
@@ -130,6 +131,8 @@ class _Writer:
             self.page.gap(1)
         if self.reads_doc:
             self._script_docstring()
+        if folder is not None or self.reads_file:
+            self._places(script, folder)
         self._blocks(worker.imports, self._import_gap)
         if worker.local_imports:
             self.page.gap(1)
@@ -152,6 +155,18 @@ class _Writer:
 Written by splitter {splitter.__version__} from {script} ({digest}).
 Change {script} and run `splitter transform {script}` again.
 """''')
+
+    def _places(self, script: str, folder: str | None) -> None:
+        """The script's `__file__`, and its folder on the path, before anything is imported from there."""
+        self.page.add("import os.path")
+        if folder is not None:
+            self.page.add("import sys")
+        self.page.gap(1)
+        beside = f"os.path.normpath(os.path.join(os.path.dirname(__file__), {quoted(script)}))"
+        self.page.add(f"__file__ = {quoted(script) if os.path.isabs(script) else beside}")
+        if folder is not None:
+            self.page.add("sys.path.insert(0, os.path.dirname(__file__))")
+        self.page.gap(1)
 
     def _script_docstring(self) -> None:
         """Moved code that reads `__doc__` means the script's."""
@@ -279,12 +294,10 @@ Change {script} and run `splitter transform {script}` again.
             return f"({text})"
         return text
 
-    def main(self, script: str, folder: str | None, lines: LineMap) -> None:
+    def main(self, script: str, lines: LineMap) -> None:
         self.page.gap(2)
         self.page.add('if __name__ == "__main__":')
         arguments = [f"digest={quoted(self.plan.digest)}", f"script={quoted(script)}"]
-        if folder is not None:
-            arguments.append(f"paths=({quoted(folder)},)")
         if lines:
             arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
         self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))

@@ -37,7 +37,8 @@ def temporary(plan: Plan, folder: Path) -> Iterator[Path]:
     """
     root = Path(tempfile.mkdtemp(prefix="splitter-")).resolve()
     try:
-        bundle = emit(plan, relative(folder, root))
+        # Not relative: `__file__` is then spelled as in the script, with the symbolic links of the user's path.
+        bundle = emit(plan, os.path.abspath(folder))
         write(bundle, root)
         yield root / next(file.name for file in bundle.files if file.name.endswith("_trainer.py"))
     finally:

@@ -190,7 +190,8 @@ def test_run_is_the_script_with_workers(folder: Path) -> None:
     """Local modules, data beside the script, arguments, output and status; nothing is left."""
     (folder / "sizes.py").write_text("from pathlib import Path\nSIZE = int(Path(__file__).with_name('size').read_text())\n")
     (folder / "size").write_text("4")
-    text = "import sys\nfrom pathlib import Path\n\nfrom sizes import SIZE\n" + SPLIT.replace("batch_size=4", "batch_size=SIZE")
+    text = SPLIT.replace("batch_size=4", "batch_size=SIZE").replace("float(i)", "i + SIZE, len(Path(__file__).read_text())")
+    text = "import sys\nfrom pathlib import Path\n\nfrom sizes import SIZE\n" + text
     text += "print(sys.argv[1:], Path(__file__).name, sys.path[0])\nsys.exit(7)\n"
     (folder / "train.py").write_text(text)
     before = names(folder)

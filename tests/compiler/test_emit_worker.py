@@ -77,7 +77,19 @@ if __name__ == "__main__":
 
 def test_another_folder() -> None:
     text = emit_worker(photos(), script="../train.py", folder="..").text
-    assert 'script="../train.py",\n        paths=("..",),\n' in text
+    assert text.split('"""\n', 2)[1].split("import os\n\nimport torchvision")[0] == (
+        'import os.path\nimport sys\n\n__file__ = os.path.normpath(os.path.join(os.path.dirname(__file__), "../train.py"))\n'
+        "sys.path.insert(0, os.path.dirname(__file__))\n\n"
+    )
+    text = emit_worker(photos(), script="/code/train.py", folder="/code").text
+    assert '\n__file__ = "/code/train.py"\nsys.path.insert(0, os.path.dirname(__file__))\n\nimport os\n' in text
+
+
+def test_code_that_reads_its_own_path_gets_the_scripts() -> None:
+    script = Script("d = Data(__file__)\n")
+    text = worker(script, dataset(script, "Data(__file__)"))
+    assert '\n__file__ = os.path.normpath(os.path.join(os.path.dirname(__file__), "train.py"))\n\nimport splitter' in text
+    assert "sys.path" not in text
 
 
 def test_every_mapped_line_is_the_scripts() -> None:
