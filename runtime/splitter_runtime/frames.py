@@ -95,7 +95,7 @@ def allocate(size: int) -> memoryview:
         return memoryview(bytearray())
     import torch
 
-    memory: Any = torch.empty(size, dtype=torch.uint8).numpy()
+    memory: Any = torch.empty(size, dtype=torch.uint8, device="cpu").numpy()
     return memoryview(memory)
 
 
