@@ -138,8 +138,8 @@ def read(script: Path) -> Program:
             if name == ENTRY:
                 raise
             continue
-        for imported in _imported(module):
-            found = _locate(root, imported)
+        for imported in imported_names(module):
+            found = locate(root, imported)
             if found is not None and found.resolve() != script.resolve():
                 pending.append((imported, found, imported if found.name == "__init__.py" else imported.rpartition(".")[0]))
     return Program(script, modules)
@@ -197,7 +197,7 @@ def _children(node: ast.AST, field: str) -> list[ast.AST]:
     return [child for child in found if isinstance(child, ast.AST)] if isinstance(found, list) else []
 
 
-def _imported(module: Module) -> Iterator[str]:
+def imported_names(module: Module) -> Iterator[str]:
     """Every module name that the imports of `module` may mean: `from a import b` may mean a and a.b."""
     for node in statements(module.tree):
         names: list[str] = []
@@ -211,7 +211,8 @@ def _imported(module: Module) -> Iterator[str]:
             yield from (".".join(parts[:i]) for i in range(1, len(parts) + 1) if parts[0])
 
 
-def _locate(root: Path, name: str) -> Path | None:
+def locate(root: Path, name: str) -> Path | None:
+    """The file of a local module of that name; None when it is no file below `root`."""
     base = root.joinpath(*name.split("."))
     for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
         if candidate.is_file():
