@@ -87,7 +87,11 @@ class Module:
 
     def text(self, node: ast.AST) -> str:
         """The source of an expression, in one line, shortened for messages."""
-        text = " ".join((ast.get_source_segment(self.file.text, node) or ast.unparse(node)).split())
+        span = self.span(node)
+        lines = self.line_starts[span.line - 1 : span.end_line]
+        lines[-1] = lines[-1][: span.end_column]
+        lines[0] = lines[0][span.column :]
+        text = " ".join("".join(lines).split())
         return text if len(text) <= 60 else text[:57] + "..."
 
     def scope(self, node: ast.AST) -> Scope:

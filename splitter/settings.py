@@ -52,7 +52,8 @@ def settings(found: Found, effects: Effects, slicers: list[Slicer]) -> tuple[lis
 
 def _switches(found: Found, effects: Effects, entry: Module) -> Iterator[tuple[ast.stmt, list[str]]]:
     for stmt in statements(entry.tree):
-        if not isinstance(stmt, (ast.Expr, ast.Assign)):
+        assigned = isinstance(stmt, ast.Assign) and any(isinstance(target, ast.Attribute) for target in stmt.targets)
+        if not assigned and not (isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call)):
             continue
         names = [name for fact in effects.of(entry, stmt) if fact.effect == "setting" and (name := _name(found, entry, fact.node))]
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
