@@ -132,7 +132,8 @@ def remote_endpoint(address: str, environment: Mapping[str, str]) -> Endpoint:
     from .transport import Endpoint
 
     token = _read(environment, "SPLITTER_TOKEN_FILE")
-    authority, chain, key = (_read(environment, f"SPLITTER_TLS_{name}") for name in ("CA", "CERT", "KEY"))
+    names = ("SPLITTER_TLS_CA", "SPLITTER_TLS_CERT", "SPLITTER_TLS_KEY")
+    authority, chain, key = (_read(environment, name) for name in names)
     if (chain is None) != (key is None):
         raise ConfigError.of("R601", what="SPLITTER_TLS_CERT and SPLITTER_TLS_KEY go together")
     secure = authority is not None or chain is not None
