@@ -89,6 +89,8 @@ def program(worker: str, *, digest: str, script: str, modules: Mapping[str, str]
     `worker`, `script` and the values of `modules` (module name -> patched copy) are paths relative to the caller's file.
     ConfigError when SPLITTER_WORKERS is wrong.
     """
+    if not sys.platform.startswith("linux"):
+        raise SystemExit("a trainer program runs on Linux only; run the script itself here")
     caller = sys._getframe(1).f_globals
     path = os.path.abspath(sys._getframe(1).f_code.co_filename)
     folder = os.path.dirname(path)

@@ -168,6 +168,8 @@ def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = (), 
     `lines` says where the program's lines come from: (first line here, first line there, number of lines[, file]), the file being
     `script` when it isn't given. `paths` are folders, relative to the program, where modules that builders import are.
     """
+    if not sys.platform.startswith("linux"):
+        raise SystemExit("a worker runs on Linux only: it forks, and ties its processes to their parent")
     program = sys._getframe(1).f_code.co_filename
     for path in reversed(paths):
         sys.path.insert(1, os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(program)), path)))
