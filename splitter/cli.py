@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from splitter.read import InputError
 
 DONE, INTERNAL, BAD_INPUT, NOTHING_SPLIT, INTERRUPTED = 0, 1, 2, 3, 130
+NOT_CURRENT = INTERNAL  # what a build takes for a failure
 CALLERS = ("cli", "compile", "show", "run")  # they call the steps
 P = ParamSpec("P")
 
@@ -39,6 +40,11 @@ Streams = Annotated[int | None, typer.Option("--streams", min=1, metavar="N", he
 Workers = Annotated[
     str | None,
     typer.Option("--workers", metavar="SPEC", help="Where workers are: local:N, host:port,..., dns:///name:port."),
+]
+
+BundlePath = Annotated[
+    Path | None,
+    typer.Option("--bundle", metavar="PATH", help="Write the worker with its local modules to a folder too, or to one .pyz file."),
 ]
 
 
@@ -142,10 +148,13 @@ def transform(
     diff: Annotated[bool, typer.Option("--diff", help="Show what changes in the script, on standard output.")] = False,
     streams: Streams = None,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON, and nothing else there.")] = False,
+    bundle: BundlePath = None,
 ) -> None:
     """Write the worker and trainer programs of SCRIPT, with a report, beside it."""
     if diff and json:
         raise typer.BadParameter("--diff and --json both want standard output; give one of them")
+    if bundle is not None and bundle.resolve() in {script.parent.resolve(), (out or script.parent).resolve()}:
+        raise typer.BadParameter(f"--bundle {bundle}: give another folder than the one of the script or of the generated files")
     plan = _compiled(script, streams)
     from splitter import console
     from splitter.diff import coloured
@@ -155,21 +164,35 @@ def transform(
     from splitter.write import write
 
     folder = script.parent if out is None else out
-    bundle = emit(plan, None if out is None else relative(script.parent, out))
+    emitted = emit(plan, None if out is None else relative(script.parent, out))
     if plan.split:
-        write(bundle, folder)
+        write(emitted, folder)
+    bundled = _write_bundle(plan, script.parent, bundle) if plan.split and bundle is not None else ""
     if json:
         print(plan_json(plan), end="")
     if not plan.split:
         raise _nothing_split(plan)
     if diff:
-        _print_diff(bundle.diff, coloured)
+        _print_diff(emitted.diff, coloured)
     if not json:
         stream = sys.stderr if diff else sys.stdout
         console.table(plan, str(_folder(script)), stream)
-        names = ", ".join(file.name for file in bundle.files)
+        names = ", ".join(file.name for file in emitted.files)
         where = "" if folder == Path() else f" to {folder}"
-        print(console.printable(f"wrote {names}{where}"), file=stream)
+        print(console.printable(f"wrote {names}{where}{bundled}"), file=stream)
+
+
+def _write_bundle(plan: Plan, root: Path, path: Path) -> str:
+    """Write the bundle, say what it lacks, and return what was written, for the last line of `transform`."""
+    from splitter import console
+    from splitter.bundle import bundle, write_bundle
+
+    bundled = bundle(plan, root)
+    write_bundle(plan, bundled, path)
+    for place in bundled.reads_file:
+        said = f"{place} reads __file__, which is inside {path} there; files that it finds by it are not in the bundle"
+        print(console.printable(f"splitter: note: {said}"), file=sys.stderr)
+    return f"; {', '.join(file.name for file in bundled.files)} to {path}"
 
 
 def _print_diff(diff: str, coloured: Callable[[str], object]) -> None:
@@ -179,6 +202,56 @@ def _print_diff(diff: str, coloured: Callable[[str], object]) -> None:
     from rich.console import Console
 
     Console(highlight=False, soft_wrap=True).print(coloured(diff), end="")
+
+
+@app.command()
+@reported
+def check(
+    scripts: Annotated[list[Path], typer.Argument(metavar="SCRIPT...", help="The training scripts.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Where the generated files are, if not beside the script.")
+    ] = None,
+    streams: Streams = None,
+) -> None:
+    """Say whether the generated files of each SCRIPT are current; print what `transform` would change in them."""
+    statuses = set()
+    for script in scripts:
+        try:
+            _check_one(script=script, out=out, streams=streams)
+        except typer.Exit as ended:
+            if ended.exit_code == INTERRUPTED:
+                raise
+            statuses.add(ended.exit_code)
+    raise typer.Exit(next(status for status in (BAD_INPUT, NOT_CURRENT, NOTHING_SPLIT, DONE) if status in statuses))
+
+
+@reported
+def _check_one(*, script: Path, out: Path | None, streams: int | None) -> None:
+    """Ends with the status of one script."""
+    from splitter import console
+    from splitter.compile import compile_script
+    from splitter.current import compare
+    from splitter.emit import emit
+    from splitter.run import relative
+
+    plan = compile_script(script, streams=streams)
+    if not plan.split:
+        print(console.findings(plan, str(_folder(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
+        print(console.printable(f"splitter: {script}: no loader can be split any more"), file=sys.stderr)
+        raise typer.Exit(NOTHING_SPLIT)
+    emitted = emit(plan, None if out is None else relative(script.parent, out))
+    try:
+        found = compare(emitted, script.parent if out is None else out)
+    except OSError as error:
+        raise typer.BadParameter(f"can't read {error.filename}: {error.strerror}") from None
+    if not found:
+        print(console.printable(f"{script}: the generated files are current"))
+        raise typer.Exit(DONE)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(found.diff.encode("utf-8", "surrogateescape"))
+    sys.stdout.buffer.flush()
+    print(console.printable(f"splitter: {script}: {found}; run splitter transform again"), file=sys.stderr)
+    raise typer.Exit(NOT_CURRENT)
 
 
 @app.command()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from splitter.ir import Bundle, Diagnostic
@@ -14,10 +14,11 @@ from splitter.read import InputError
 MARKS = (b"splitter", b'"digest": "sha256:')
 
 
-def write(bundle: Bundle, folder: Path) -> tuple[Path, ...]:
+def write(bundle: Bundle, folder: Path, replaceable: Set[str] = frozenset()) -> tuple[Path, ...]:
     """Write the bundle's files into `folder`, which is made when it isn't there; returns their paths.
 
-    Each file is written under another name first, and they change places when all are complete.
+    Each file is written under another name first, and they change places when all are complete. `replaceable` names files
+    that may be replaced although nothing in them says that splitter wrote them.
     Raises InputError (S105) when that isn't possible, or when a file is in the way that splitter did not write.
     """
     targets = [(folder / file.name, file.content) for file in bundle.files]
@@ -25,7 +26,8 @@ def write(bundle: Bundle, folder: Path) -> tuple[Path, ...]:
     parts: list[tuple[Path, Path]] = []
     try:
         for target, content in targets:
-            _check(target)
+            if target.relative_to(folder).as_posix() not in replaceable:
+                _check(target)
             for new in _make(target.parent):
                 made.append(new)
             part = target.with_name(f".{target.name}.{os.getpid()}.part")
