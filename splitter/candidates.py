@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from splitter.ir import Diagnostic, Residence, Role
@@ -12,6 +13,9 @@ from splitter.read import Module
 from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import Use
+
+GENERIC = frozenset("data dataset datasets ds loader loaders dataloader dataloaders data_loader data_loaders dl iterator batches".split())
+TELLING = re.compile(r"train|valid|val|test|eval|dev")
 
 
 @dataclass(eq=False)
@@ -65,7 +69,24 @@ def stem(name: str) -> str:
     """`train_dataset`, `trainloader`, `train_loader` are all about `train`."""
     bare = re.sub(r"^(build|make|get|create|load)_", "", name.strip("_"))
     short = re.sub(r"_?(data_?loaders?|data_?sets?|loaders?|sets?|_ds|_dl|_data|_iter)$", "", bare)
-    return short.strip("_") or bare or "data"
+    return short.strip("_") or bare
+
+
+def best(names: Iterable[str]) -> str:
+    """The most telling of some variables' names, shortened: the first that says train or test, else the first that says anything."""
+    short = [stem(name) for name in names if name]
+    telling = [name for name in short if TELLING.search(name)] or [name for name in short if name not in GENERIC] or short
+    return telling[0] if telling else ""
+
+
+def unused(name: str, taken: set[str]) -> str:
+    """The name, with a number when it is taken; it is taken from then on."""
+    number, result = 1, name
+    while result in taken:
+        number += 1
+        result = f"{name}_{number}"
+    taken.add(result)
+    return result
 
 
 def role(name: str) -> Role:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 
-from splitter.candidates import Candidate, SitePlan, stem, variable
+from splitter.candidates import GENERIC, Candidate, SitePlan, best, stem, unused, variable
 from splitter.carry import Refused
 from splitter.checks import check_facts, check_uses, residence, worker_counts
 from splitter.effects import Effects
@@ -18,7 +18,6 @@ from splitter.find import Found
 from splitter.fragments import shared_line
 from splitter.ir import Diagnostic
 from splitter.origins import Origin
-from splitter.read import Module
 from splitter.settings import settings
 from splitter.sites import Site
 from splitter.slice import Slicer
@@ -34,6 +33,7 @@ class Decider:
         self.streams = streams
         self.candidates: dict[int, Candidate] = {}
         self.names: set[str] = set()
+        self.site_names: set[str] = set()
 
     def decide(self) -> list[SitePlan]:
         """Every loader site, with its candidates split or refused."""
@@ -61,7 +61,7 @@ class Decider:
     def _site(self, site: Site) -> SitePlan:
         made = SitePlan(site, "", refused=site.problem)
         if site.problem is not None:
-            made.name = self._name(site.module, site.call)
+            made.name = self._site_name(site, ())
             return made
         in_order = site.option("in_order")
         if isinstance(in_order, ast.Constant) and in_order.value is False:
@@ -83,7 +83,8 @@ class Decider:
         origin = self._outermost(origin)
         key = id(origin.expr)
         if key not in self.candidates:
-            self.candidates[key] = Candidate(origin, self._name(origin.module, origin.expr, fallback=variable(site.module, site.call)))
+            names = [variable(origin.module, origin.expr), *(variable(m, c) for m, c in origin.calls[:1]), variable(site.module, site.call)]
+            self.candidates[key] = Candidate(origin, unused(best(names) or "data", self.names))
         return self.candidates[key]
 
     def _outermost(self, origin: Origin) -> Origin:
@@ -100,29 +101,10 @@ class Decider:
                 return outer
         return origin
 
-    def _name(self, module: Module, expr: ast.expr, fallback: str = "") -> str:
-        base = stem(variable(module, expr) or fallback or "data")
-        name, number = base, 2
-        while name in self.names:
-            name, number = f"{base}_{number}", number + 1
-        self.names.add(name)
-        return name
-
     def _site_name(self, site: Site, candidates: tuple[Candidate, ...]) -> str:
-        taken = {c.name for c in candidates}
-        short = stem(variable(site.module, site.call) or "loader")
-        if len(taken) == 1:
-            only = next(iter(taken))
-            if short == only or not variable(site.module, site.call) or short not in self.names:
-                shared = [
-                    s
-                    for s in self.found.sites
-                    if s is not site
-                    and any(isinstance(o, Origin) and o.expr is candidates[0].origin.expr for o in self.found.origins[id(s.call)])
-                ]
-                if not shared:
-                    return only
-        return self._name(site.module, site.call, fallback="loader")
+        own = candidates[0].name if len(candidates) == 1 else ""
+        given = stem(variable(site.module, site.call))
+        return unused(own if own and given in GENERIC else given or own or "loader", self.site_names)
 
     # -- slices --------------------------------------------------------------------------------------------------------
 

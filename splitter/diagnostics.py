@@ -54,7 +54,7 @@ CODES: dict[str, Rule] = {
     "S301": Rule(
         "error",
         "uses the model",
-        "{what} is used by the dataset or collate function, and training changes it",
+        "the dataset or collate function uses {what}, a model of the training process, whose weights a worker can't follow",
         "do that step in the training loop, on the batch",
         "def collate(rows):\n    return model.embed(rows)",
         "for rows in loader:\n    x = model.embed(rows)",
@@ -146,7 +146,7 @@ CODES: dict[str, Rule] = {
     "S316": Rule(
         "error",
         "random setup",
-        "the dataset is built from {name}, whose statement draws random numbers and gives an object that can't be sent",
+        "the dataset is built from {name}, a live object whose statement draws random numbers: it can't be sent, or made twice",
         "draw inside the dataset's constructor, or make it a tensor, an array or a list",
     ),
     "S317": Rule(

@@ -90,7 +90,7 @@ def emit_worker(plan: Plan, *, script: str, folder: str | None) -> Worker:
     for builder in plan.worker.builders:
         writer.builder(builder)
     lines = writer.page.line_map(plan.script.path)
-    writer.main(script, lines)
+    writer.main(lines)
     text = "\n".join(writer.page.lines) + "\n"
     compile(text, "worker", "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
     return Worker(text, lines)
@@ -294,10 +294,10 @@ Change {script} and run `splitter transform {script}` again.
             return f"({text})"
         return text
 
-    def main(self, script: str, lines: LineMap) -> None:
+    def main(self, lines: LineMap) -> None:
         self.page.gap(2)
         self.page.add('if __name__ == "__main__":')
-        arguments = [f"digest={quoted(self.plan.digest)}", f"script={quoted(script)}"]
+        arguments = [f"digest={quoted(self.plan.digest)}", f"script={quoted(self.plan.script.path)}"]
         if lines:
             arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
         self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))

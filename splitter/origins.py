@@ -13,7 +13,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from splitter.flow import reaching
+from splitter.flow import blocks, reaching
 from splitter.kinds import SENDABLE, Kinds, returned
 from splitter.knowledge import WRAPPERS, row
 from splitter.read import Module
@@ -209,7 +209,7 @@ class Tracer:
                 if isinstance(target.node, ast.ClassDef):
                     yield Origin(module, call, calls)
                     return
-                for result in returned(target.node):
+                for result in reached(target, call):
                     yield from self.trace(target.module, result, seen, (*calls, (module, call)))
                 return
         if isinstance(call.func, ast.Attribute):
@@ -302,7 +302,58 @@ class Tracer:
         elif isinstance(call.func, ast.Attribute) and call.func.attr in ("items", "values"):
             yield from self.elements(module, call.func.value, seen, calls, loop=True)
         elif isinstance(target, Definition) and not isinstance(target.node, ast.ClassDef):
-            for result in returned(target.node):
+            for result in reached(target, call):
                 yield from self.elements(target.module, result, seen, (), path=path, key=key, loop=loop)
         else:
             yield Lost(module, call, f"an element of `{module.text(call)}`")
+
+
+def reached(function: Definition, call: ast.Call) -> list[ast.expr]:
+    """What a call can return, without the branches that its constant arguments rule out (`if split == "train": return ...`)."""
+    node = function.node
+    if isinstance(node, ast.ClassDef):
+        return returned(node)
+    constants: dict[str, object] = {}
+    scope = function.module.names.inner[node]
+    for name, bindings in scope.bindings.items():
+        given = argument(call, node, name, bound=False)
+        if given is None and not any(keyword.arg is None for keyword in call.keywords):
+            given = default(node, name)
+        if [binding.kind for binding in bindings] == ["param"] and isinstance(given, ast.Constant):
+            constants[name] = given.value
+    return [result for result in returned(node) if _reachable(function.module, node, result, constants)]
+
+
+def _reachable(module: Module, function: ast.AST, result: ast.expr, constants: dict[str, object]) -> bool:
+    child: ast.AST = result
+    for parent in module.names.ancestors(result):
+        if isinstance(parent, ast.If) and child is not parent.test:
+            holds = _holds(parent.test, constants)
+            if holds is not None and holds != (child in parent.body):
+                return False
+        for block in blocks(parent):
+            if child in block:
+                before = block[: block.index(child)]
+                if any(
+                    isinstance(s, ast.If) and _holds(s.test, constants) and isinstance(s.body[-1], (ast.Return, ast.Raise)) for s in before
+                ):
+                    return False
+        if parent is function:
+            break
+        child = parent
+    return True
+
+
+def _holds(test: ast.expr, constants: dict[str, object]) -> bool | None:
+    """Whether a test on constant arguments holds; None when it says more than that."""
+    match test:
+        case ast.Name(id=name) if name in constants:
+            return bool(constants[name])
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            holds = _holds(inner, constants)
+            return None if holds is None else not holds
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Eq() | ast.NotEq() as op], comparators=[ast.Constant(value=value)]) if (
+            name in constants
+        ):
+            return (constants[name] == value) == isinstance(op, ast.Eq)
+    return None
