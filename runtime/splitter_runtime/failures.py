@@ -42,7 +42,7 @@ class LineMap:
     """Lines of the worker program -> lines of the script."""
 
     def __init__(self, manifest: Manifest, folder: str) -> None:
-        """`folder` is the trainer program's: the paths in the manifest are relative to it."""
+        """`folder` is the script's: the paths in the manifest are relative to it."""
         self._program = manifest.program
         self._parts = [(part, os.path.normpath(os.path.join(folder, part.path))) for part in manifest.lines]
 

@@ -137,7 +137,7 @@ class Session:
             link.start()
             self.twins.append(Twin(link))
         self.manifest = found[0]
-        self.lines = LineMap(self.manifest, STATE.trainer.folder)
+        self.lines = LineMap(self.manifest, os.path.dirname(STATE.trainer.script))
         self.board = Board({endpoint.name: one.processes for endpoint, one in zip(endpoints, found, strict=True)})
         self.changes = 0  # counts calls that may change what the datasets give
         atexit.register(self.close)

@@ -230,3 +230,33 @@ def test_modules_that_read_their_own_place(scratch: Scratch, project: Path) -> N
     with running(scratch, scratch.folder, "worker/train_worker.py", "--listen", "127.0.0.1:0") as host:
         ended = scratch.run([sys.executable, "train_trainer.py", *arguments], project, SPLITTER_WORKERS=host.address())
         assert (ended.stdout, ended.returncode) == (expected.stdout, 0), ended.stderr
+
+
+LOADERS = """\
+from torch.utils.data import DataLoader
+
+
+def make(data):
+    return DataLoader(data, num_workers=1, collate_fn=lambda rows: 1 / rows[0])
+"""
+DIVIDES = """\
+from loaders import make
+
+try:
+    list(make([1, 0]))
+except ZeroDivisionError as error:
+    print(error)
+"""
+
+
+def test_tracebacks_name_local_modules_wherever_the_programs_are(scratch: Scratch) -> None:
+    folder = scratch.folder / "project"
+    folder.mkdir()
+    (folder / "loaders.py").write_text(LOADERS)
+    (folder / "train.py").write_text(DIVIDES)
+    transformed(scratch, folder, "--out", "../generated/deep", "--bundle", "../bundle")
+    with running(scratch, scratch.folder, "bundle/train_worker.py", "--listen", "127.0.0.1:0") as host:
+        for spec in ("local", host.address()):
+            ended = scratch.run([sys.executable, "../generated/deep/train_trainer.py"], folder, SPLITTER_WORKERS=spec)
+            assert ended.returncode == 0, ended.stderr
+            assert f'File "{folder}/loaders.py", line 5, in <lambda>' in ended.stdout

@@ -96,7 +96,8 @@ def test_another_output_folder() -> None:
     files = contents(photos(), "../code")
     assert files["train_trainer.py"].startswith('"""Train on a folder of images."""\n\nimport splitter_runtime\n')
     assert 'script="../code/train.py"' in files["train_trainer.py"]
-    assert 'script="../code/train.py"' in files["train_worker.py"]
+    assert 'os.path.join(os.path.dirname(__file__), "../code/train.py")' in files["train_worker.py"]
+    assert 'script="train.py"' in files["train_worker.py"], "paths of lines are relative to the script's folder"
     assert "[train.py:23](../code/train.py#L23)" in files["train_split.md"]
     assert json.loads(files["train_split.json"])["script"] == "train.py"
 
