@@ -9,6 +9,7 @@ from splitter.changes import changes_in
 from splitter.effects import Fact
 from splitter.find import Found
 from splitter.ir import Diagnostic, Residence
+from splitter.kinds import SENDABLE
 from splitter.knowledge import row
 from splitter.origins import Origin, Tracer
 from splitter.read import Module
@@ -47,7 +48,7 @@ def check_facts(found: Found, slicer: Slicer, site: Site, counts: set[int | None
             return Diagnostic(codes[fact.effect], span, (("what", fact.what),))
         if fact.effect == "unknown" and fact.what in DYNAMIC:
             return Diagnostic("S305", span, (("name", fact.what), ("what", "code that the script makes while it runs")))
-        if fact.effect == "opens" and counts != {0} and _kept(fact):
+        if fact.effect == "opens" and counts != {0} and _kept(found, fact):
             return Diagnostic("S313", span, (("what", fact.module.text(fact.node)),))
         if fact.effect == "writes-global" and (line := _read_outside(found, slicer, fact, inside)):
             return Diagnostic("S314", span, (("name", f"`{fact.what}`"), ("line", str(line))))
@@ -63,10 +64,15 @@ def check_facts(found: Found, slicer: Slicer, site: Site, counts: set[int | None
     return _own_memory(found, slicer, site) if counts & {0, None} else None
 
 
-def _kept(fact: Fact) -> bool:
-    """An open file that is stored in an attribute (not one that a `with` closes)."""
-    statement = fact.module.names.statement(fact.node)
-    return isinstance(statement, ast.Assign) and any(isinstance(target, ast.Attribute) for target in statement.targets)
+def _kept(found: Found, fact: Fact) -> bool:
+    """An open file that is stored in an attribute: not one that a `with` closes, nor one whose content is read at once."""
+    module, node = fact.module, fact.node
+    statement = module.names.statement(node)
+    if not isinstance(statement, ast.Assign) or not any(isinstance(target, ast.Attribute) for target in statement.targets):
+        return False
+    value = statement.value
+    reader = isinstance(value, ast.Call) and node in value.args and found.kinds.of(module, value) not in SENDABLE
+    return value is node or reader
 
 
 def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) -> int | None:

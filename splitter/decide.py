@@ -9,6 +9,7 @@ A dataset that feeds one loader that is left can't be moved for another, so refu
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from splitter.candidates import GENERIC, Candidate, SitePlan, best, stem, unused, variable
 from splitter.carry import Refused
@@ -19,6 +20,7 @@ from splitter.fragments import shared_line
 from splitter.ir import Diagnostic
 from splitter.origins import Origin
 from splitter.settings import settings
+from splitter.shared import shared_state
 from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import uses
@@ -151,9 +153,14 @@ class Decider:
         for candidate in site.candidates:
             if candidate.refused is None and candidate.slicer is not None:
                 problem = check_facts(self.found, candidate.slicer, site.site, counts, candidate.slicer.carried.inside)
-                candidate.refused = problem
+                candidate.refused = problem or self._shared(candidate.slicer, [candidate.origin.expr], counts)
         if site.loader is not None:
-            site.refused = check_facts(self.found, site.loader, site.site, counts, site.loader.carried.inside)
+            moved = [expr for option in ("collate_fn", "worker_init_fn") if (expr := site.site.option(option)) is not None]
+            problem = check_facts(self.found, site.loader, site.site, counts, site.loader.carried.inside)
+            site.refused = problem or self._shared(site.loader, moved, counts)
+
+    def _shared(self, slicer: Slicer, roots: Sequence[ast.AST], counts: set[int | None]) -> Diagnostic | None:
+        return shared_state(self.found, self.effects, slicer, list(roots), main_process=bool(counts & {0, None}))
 
     def _check_uses(self, candidate: Candidate, sites: list[SitePlan]) -> None:
         if candidate.refused is not None or candidate.slicer is None:

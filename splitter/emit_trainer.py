@@ -3,8 +3,8 @@
     train = ImageFolder(args.data)           train = splitter_runtime.RemoteDataset("train", {"args.data": args.data})
     loader = DataLoader(train, 64)      ->   loader = splitter_runtime.DataLoader(train, 64)
 
-Decisions stand in the plan; here they become splices. Each piece of new text is tried on one line first and wrapped
-where it would pass the limit.
+Decisions stand in the plan; here they become pieces of new text, each tried on one line first and wrapped where it would
+pass the limit. They are put into the module's tree at the end, once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import ast
 import re
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from itertools import chain
 
 from splitter.emit_place import place
 from splitter.ir import HandleEdit, LoaderEdit, Removal, SourceFile, Span
@@ -50,14 +51,19 @@ def edit(source: SourceFile, edits: Edits, program: ProgramCall | None) -> str:
 
     Raises ValueError when the plan doesn't fit the text, SyntaxError when the result isn't Python.
     """
+    # A large import, and most commands need no edit.
+    from splitter.emit_tree import edit_tree
+
     editor = _Editor(source, edits, program)
+    lines = editor.lines()
     wrapped: set[int] = set()
-    splices = editor.splices(wrapped)
+    expressions = editor.expressions(wrapped)
     # A line break can bring the rest of its line below the limit, so one is made at a time, the first of its line first.
-    while more := _too_long(source.text, splices) - wrapped:
+    while more := _too_long(source.text, [*lines, *chain(*expressions)]) - wrapped:
         wrapped.add(min(more))
-        splices = editor.splices(wrapped)
-    text = apply(source.text, splices)
+        expressions = editor.expressions(wrapped)
+    text = edit_tree(editor.grid, expressions, lines)
+    splices = [*lines, *chain(*expressions)]
     if undo(text, source.text, splices) != source.text:
         raise ValueError(f"an edit of {source.path} can't be taken back")
     compile(text, source.path, "exec", flags=ast.PyCF_ONLY_AST, dont_inherit=True)
@@ -109,13 +115,14 @@ class _Editor:
         calls = [node for node in ast.walk(self.grid.tree) if isinstance(node, ast.Call)]
         self.calls = {self.grid.node_range(node): node for node in calls}
 
-    def splices(self, wrapped: Set[int]) -> list[Splice]:
-        result = [self._preamble()]
-        for handle in self.edits.handles:
-            result += self._handle(handle, wrapped)
-        for loader in self.edits.loaders:
-            result += self._loader(loader, wrapped)
-        return result + self._removals()
+    def lines(self) -> list[Splice]:
+        """Whole lines that are put in or taken away."""
+        return [self._preamble(), *self._removals()]
+
+    def expressions(self, wrapped: Set[int]) -> list[list[Splice]]:
+        """The splices of each edited expression."""
+        handles = [self._handle(handle, wrapped) for handle in self.edits.handles]
+        return handles + [self._loader(loader, wrapped) for loader in self.edits.loaders]
 
     def _preamble(self) -> Splice:
         spans = [*(handle.span for handle in self.edits.handles), *(loader.call for loader in self.edits.loaders)]

@@ -40,7 +40,8 @@ class Builder:
         roots = namespaces(environment)
         for name in self.globals:
             if name in roots:
-                self.function.__globals__[name] = roots[name]
+                module = self.function.__globals__
+                module[name] = _merged(module.get(name), roots[name])
         parameters = inspect.signature(self.function).parameters
         return self.function(**{name: value for name, value in roots.items() if name in parameters})
 
@@ -56,6 +57,19 @@ class Program:
 PROGRAM = Program()
 
 
+class Namespace(SimpleNamespace):
+    """What stands for the root of dotted names: `args`, of which only some attributes were sent."""
+
+
+def _merged(old: object, new: object) -> object:
+    """A global that several builders read keeps the attributes that earlier ones sent."""
+    if not (isinstance(old, Namespace) and isinstance(new, Namespace)):
+        return new
+    for name, value in vars(new).items():
+        setattr(old, name, _merged(getattr(old, name, None), value))
+    return old
+
+
 def namespaces(environment: Mapping[str, object]) -> dict[str, object]:
     """{"args.data": 1, "args.opt.lr": 2, "n": 3} -> {"args": namespace(data=1, opt=namespace(lr=2)), "n": 3}."""
     roots: dict[str, object] = {}
@@ -64,10 +78,10 @@ def namespaces(environment: Mapping[str, object]) -> dict[str, object]:
         if not rest:
             roots[first] = value
             continue
-        space = roots.setdefault(first, SimpleNamespace())
+        space = roots.setdefault(first, Namespace())
         for part in rest[:-1]:
             if not hasattr(space, part):
-                setattr(space, part, SimpleNamespace())
+                setattr(space, part, Namespace())
             space = getattr(space, part)
         setattr(space, rest[-1], value)
     return roots
