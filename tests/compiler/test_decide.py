@@ -61,6 +61,17 @@ SPLIT = {
     "        self.f = f\nloader = DataLoader(Scaled(scale))",
     "loader only iterated": "loader = DataLoader(Rows())\nfor i, x in enumerate(loader):\n    pass\nn = len(loader)",
     "class in a function": "def main():\n    class Own(Rows):\n        pass\n    loader = DataLoader(Own())\nmain()",
+    "collate object counts in workers": """
+        class Collate:
+            calls = 0
+            def __call__(self, rows):
+                self.calls += 1
+                return torch.stack(rows)
+        collate = Collate()
+        loader = DataLoader(Rows(), collate_fn=collate, num_workers=2)
+        print(collate.calls)""",
+    "file read in the constructor": "class F(Rows):\n    def __init__(self):\n        self.rows = open('x').read().split()\n"
+    "loader = DataLoader(F(), num_workers=2)",
     "library switch": "torch.set_flush_denormal(True)\nloader = DataLoader(Rows())",
 }
 
@@ -145,6 +156,44 @@ LEFT = {
                 return i
         loader = DataLoader(G())
         print(len(SEEN))""",
+    ("S314", "list sorted by the constructor"): """
+        class G(Rows):
+            def __init__(self, rows):
+                rows.sort()
+                super().__init__(rows)
+        rows = [3, 1]
+        loader = DataLoader(G(rows), num_workers=1)
+        print(rows)""",
+    ("S314", "list filled by batches"): """
+        class G(Rows):
+            def __init__(self, log):
+                super().__init__()
+                self.log = log
+            def __getitem__(self, i):
+                self.log.append(i)
+                return i
+        log = []
+        loader = DataLoader(G(log))
+        print(log)""",
+    ("S314", "collate object counts"): """
+        class Collate:
+            calls = 0
+            def __call__(self, rows):
+                self.calls += 1
+                return torch.stack(rows)
+        collate = Collate()
+        loader = DataLoader(Rows(), collate_fn=collate)
+        print(collate.calls)""",
+    ("S314", "function attribute"): """
+        def f(x):
+            f.calls = 1
+            return x
+        class G(Rows):
+            def __getitem__(self, i):
+                return f(i)
+        loader = DataLoader(G())
+        print(f.calls)""",
+    ("S317", "two statements on a line"): "rows = [1, 2]; torch.manual_seed(0)\nloader = DataLoader(Rows(rows))",
     ("S318", "handed to a library"): "import accelerate\nacc = accelerate.Accelerator()\nloader = acc.prepare(DataLoader(Rows()))",
     (
         "S319",
