@@ -6,7 +6,9 @@ decided: `Photos(root)` feeds `loader`    ->    Builder("dataset", "train", ...)
 from __future__ import annotations
 
 import ast
+import builtins
 import hashlib
+import keyword
 import re
 
 from splitter import __version__
@@ -116,9 +118,19 @@ class _Assembly:
         )
 
     def _function(self, name: str, slicer: Slicer) -> str:
-        taken = set(self.found.program.entry.names.top.bindings) | {n.split(".")[0] for n in slicer.carried.environment}
+        """A function name that nothing else in the worker program has."""
+        top = self.found.program.entry.names.top.bindings
+        carried = {id(stmt) for other in self._slicers() for _, stmt in other.carried.statements.values()}
+        taken = {
+            bound for bound, bindings in top.items() for binding in bindings if id(binding.node) in carried or binding.kind == "import"
+        }
+        taken |= {root.split(".")[0] for root in slicer.carried.environment} | set(keyword.kwlist) | set(dir(builtins))
         safe = re.sub(r"\W", "_", name)
         return f"build_{safe}" if safe in taken or not safe.isidentifier() else safe
+
+    def _slicers(self) -> list[Slicer]:
+        datasets = [candidate.slicer for candidate in self.candidates if candidate.slicer and candidate.refused is None]
+        return datasets + [site.loader for site in self.sites if site.loader]
 
     def _loader_edit(self, site: SitePlan, split_sites: list[SitePlan]) -> LoaderEdit:
         builders = {s.name for s in split_sites if s.loader}
