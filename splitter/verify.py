@@ -81,6 +81,7 @@ class VerifyReport:
     loaders: tuple[LoaderReport, ...]
     ending: str | None
     output: str | None
+    failure: str | None = None  # what both programs ended with, when they failed alike
 
     @property
     def identical(self) -> bool:
@@ -94,7 +95,7 @@ class VerifyReport:
 
     def __str__(self) -> str:
         lines = [str(loader) for loader in self.loaders] or ["no DataLoader was iterated: nothing to compare"]
-        return "\n".join(lines + [text for text in (self.ending, self.output) if text is not None])
+        return "\n".join(lines + [text for text in (self.ending, self.output, self.failure) if text is not None])
 
 
 # --- pure comparison
@@ -110,7 +111,9 @@ def compare(script: Recording, split: Recording) -> VerifyReport:
             loaders.append(LoaderReport(split.names[number], 0, 0, "is iterated by the split, and not by the script"))
         else:
             loaders.append(compare_loader(script.names[number], script.events[number], split.events[number]))
-    return VerifyReport(tuple(loaders), compare_endings(script.ending, split.ending), compare_output(script, split))
+    ending = compare_endings(script.ending, split.ending)
+    failure = f"script and split both {script.ending}" if ending is None and script.ending.status and not script.ending.stopped else None
+    return VerifyReport(tuple(loaders), ending, compare_output(script, split), failure)
 
 
 def compare_loader(name: str, script: Sequence[Event], split: Sequence[Event]) -> LoaderReport:
