@@ -13,6 +13,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TypeAlias, cast
 
 import libcst as cst
@@ -22,6 +23,7 @@ from splitter.splice import Grid, Splice, apply
 
 Statement: TypeAlias = cst.SimpleStatementLine | cst.BaseCompoundStatement
 Body: TypeAlias = Sequence[cst.BaseStatement] | Sequence[Statement]
+Expressions: TypeAlias = Mapping[cst.BaseExpression, cst.BaseExpression]
 Positions: TypeAlias = Mapping[cst.CSTNode, CodeRange]
 
 
@@ -64,18 +66,15 @@ def edit_tree(grid: Grid, expressions: Sequence[Sequence[Splice]], lines: Sequen
 
 def _expressions(grid: Grid, positions: Positions, groups: Sequence[Sequence[Splice]]) -> dict[cst.BaseExpression, str]:
     """The smallest expressions that hold a group of splices each, with their new texts; none inside of another."""
-    spans = {
-        node: (grid.offset(at.start.line, at.start.column), grid.offset(at.end.line, at.end.column))
-        for node, at in positions.items()
-        if isinstance(node, cst.BaseExpression)
-    }
+    held = [(node, at.start, at.end) for node, at in positions.items() if isinstance(node, cst.BaseExpression)]
+    spans = {node: (grid.offset(start.line, start.column), grid.offset(end.line, end.column)) for node, start, end in held}
     places = {_smallest(spans, group) for group in groups}
     result = {}
     for node in places:
         start, end = spans[node]
         if any(outer is not node and spans[outer][0] <= start and end <= spans[outer][1] for outer in places):
             continue
-        inside = [splice for group in groups for splice in group if start <= splice.start and splice.end <= end]
+        inside = [splice for splice in chain(*groups) if start <= splice.start and splice.end <= end]
         moved = [Splice(splice.start - start, splice.end - start, splice.text) for splice in inside]
         result[node] = apply(grid.text[start:end], moved)
     return result
@@ -83,10 +82,10 @@ def _expressions(grid: Grid, positions: Positions, groups: Sequence[Sequence[Spl
 
 def _smallest(spans: Mapping[cst.BaseExpression, tuple[int, int]], group: Sequence[Splice]) -> cst.BaseExpression:
     first, last = min(splice.start for splice in group), max(splice.end for splice in group)
-    around = [(end - start, node) for node, (start, end) in spans.items() if start <= first and last <= end]
+    around = {node: end - start for node, (start, end) in spans.items() if start <= first and last <= end}
     if not around:
         raise ValueError(f"no expression around offset {first}")
-    return min(around, key=lambda pair: pair[0])[1]
+    return min(around, key=around.__getitem__)
 
 
 def _parsed(module: cst.Module, old: cst.BaseExpression, text: str) -> cst.BaseExpression:
@@ -101,39 +100,26 @@ def _parsed(module: cst.Module, old: cst.BaseExpression, text: str) -> cst.BaseE
 class _Absolute(cst.CSTTransformer):
     """Lines hold their whole indentation, whatever block they get into."""
 
-    def leave_ParenthesizedWhitespace(
-        self, original_node: cst.ParenthesizedWhitespace, updated_node: cst.ParenthesizedWhitespace
-    ) -> cst.ParenthesizedWhitespace:
-        return updated_node.with_changes(indent=False)
-
-    def leave_EmptyLine(self, original_node: cst.EmptyLine, updated_node: cst.EmptyLine) -> cst.EmptyLine:
-        return updated_node.with_changes(indent=False)
+    def on_leave(self, original_node: cst.CSTNodeT, updated_node: cst.CSTNodeT) -> cst.CSTNodeT:
+        spaced = isinstance(updated_node, cst.EmptyLine | cst.ParenthesizedWhitespace)
+        return updated_node.with_changes(indent=False) if spaced else updated_node
 
 
 def _rows(grid: Grid, module: cst.Module, splice: Splice) -> _Rows:
     text = splice.text
     if splice.start == len(grid.text) and not module.has_trailing_newline:
         text = text.removeprefix(grid.newline)  # it ends the last line, which the tree has as ended
-    text = f"pass{module.default_newline}" + text.lstrip(" \t\f")
-    held = cst.parse_module(text, config=module.config_for_parsing)
+    held = cst.parse_module(f"pass{module.default_newline}" + text.lstrip(" \t\f"), config=module.config_for_parsing)
     first = bisect.bisect_left(grid.starts, splice.start) + 1
     return _Rows(first, bisect.bisect_left(grid.starts, splice.end), tuple(held.body[1:]), tuple(held.footer))
 
 
 class _Edits(cst.CSTTransformer):
-    def __init__(
-        self,
-        grid: Grid,
-        module: cst.Module,
-        positions: Positions,
-        expressions: Mapping[cst.BaseExpression, cst.BaseExpression],
-        rows: Sequence[_Rows],
-    ) -> None:
+    """All edits of a module in one pass; the lines of nodes are those of the tree before it."""
+
+    def __init__(self, grid: Grid, module: cst.Module, positions: Positions, new: Expressions, rows: list[_Rows]) -> None:
         super().__init__()
-        self.grid = grid
-        self.positions = positions
-        self.expressions = expressions
-        self.rows = rows
+        self.grid, self.positions, self.expressions, self.rows = grid, positions, new, rows
         self.gone = {line for row in rows for line in range(row.first, row.last + 1)}
         # Comments that end a block belong to it, though the lines put in at the top level may stand before them.
         self.displaced: dict[cst.EmptyLine, int] = {}
@@ -171,9 +157,8 @@ class _Edits(cst.CSTTransformer):
         self, old: Body, new: Body, empty: Sequence[cst.EmptyLine], rows: Sequence[_Rows]
     ) -> tuple[list[Statement], list[cst.EmptyLine]]:
         """A block's statements and the lines after the last one: what is kept and what is put in, in the order of lines."""
-        parts: list[tuple[int, int, Statement | cst.EmptyLine]] = []
-        for row in rows:
-            parts += [(row.first, 0, part) for part in (*row.statements, *row.blank)]
+        parts: list[tuple[int, int, Statement | cst.EmptyLine]]
+        parts = [(row.first, 0, part) for row in rows for part in (*row.statements, *row.blank)]
         if any(row.last < row.first for row in rows):
             parts += [(line, 1, self._whole(node, line)) for node, line in self.displaced.items()]
         for before, after in zip(cast("Sequence[Statement]", old), cast("Sequence[Statement]", new), strict=True):
