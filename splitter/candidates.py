@@ -68,7 +68,7 @@ def variable(module: Module, expr: ast.expr) -> str:
 def stem(name: str) -> str:
     """`train_dataset`, `trainloader`, `train_loader` are all about `train`."""
     bare = re.sub(r"^(build|make|get|create|load)_", "", name.strip("_"))
-    short = re.sub(r"_?(data_?loaders?|data_?sets?|loaders?|sets?|_ds|_dl|_data|_iter)$", "", bare)
+    short = re.sub(r"_?(data_?loaders?|data_?sets?|loaders?|sets?|_ds|_dl|_data|_iter|_iterator|_batches)$", "", bare)
     return short.strip("_") or bare
 
 

@@ -135,7 +135,7 @@ class _Writer:
             self._places(script, folder)
         self._blocks(worker.imports, self._import_gap)
         if worker.local_imports:
-            self.page.gap(1)
+            self.page.gap(1 if worker.imports or folder is not None or self.reads_file else 0)
             for names in worker.local_imports:
                 self.page.add(_from_import(names.module, names.names))
         self.page.gap(1)
@@ -145,7 +145,7 @@ class _Writer:
     def _docstring(self) -> None:
         script = _plain(os.path.basename(self.plan.script.path))
         stem = os.path.splitext(script)[0]
-        names = [f"`{feed.name}`" for feed in self.plan.feeds if feed.status == "split"]
+        names = list(dict.fromkeys(f"`{feed.name}`" for feed in self.plan.feeds if feed.status == "split"))
         what = f"one loader, {names[0]}" if len(names) == 1 else f"the loaders {', '.join(names[:-1])} and {names[-1]}"
         digest = _plain(self.plan.digest[:15])
         self.page.add(f'''"""Worker of {script}: makes the batches of {what}, on a CPU host.

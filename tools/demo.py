@@ -108,9 +108,7 @@ def demo(console: Console, arguments: list[str]) -> bool:
     """Run the whole demonstration and return whether script and split printed the same."""
     with console.status("making photographs"):
         prepare(FOLDER)
-    console.print(
-        f"[bold]splitter transform train.py[/]  (in {FOLDER.name}/; {TRAIN} photographs, {VAL} for validation)"
-    )
+    console.print(f"[bold]splitter transform train.py[/]  (in {FOLDER.name}/; {TRAIN} photographs, {VAL} for validation)")
     argv = [sys.executable, "-m", "splitter", "transform", "train.py", "--", *arguments]
     with console.status("splitting train.py"):
         run_command(argv, folder=FOLDER, seconds=TRANSFORM_SECONDS)
