@@ -21,7 +21,7 @@ from splitter.ir import Builder, Fragment, HandleEdit, Removal, Span, WorkerModu
 from splitter.splice import Grid
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
-NAMES = ["argparse", "calendar", "difflib", "doctest", "email/message", "inspect", "json/decoder", "textwrap", "tokenize"]
+NAMES = ["calendar", "difflib", "email/message", "json/decoder", "textwrap", "tokenize"]
 FILES = [LIBRARY / f"{name}.py" for name in NAMES]
 PROGRAM = ProgramCall("train_worker.py", "sha256:52b0c4e1", "train.py")
 
