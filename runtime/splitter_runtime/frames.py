@@ -34,6 +34,7 @@ class Kind(enum.IntEnum):
     RESUME = 5
     DONE = 6
     FINISH = 7
+    TAKEN = 8
     OUTPUT = 16
     STATES = 17
     RESULT = 18
@@ -45,6 +46,7 @@ class Kind(enum.IntEnum):
     FAULT = 24
     RESUMED = 25
     BYE = 26
+    NEARBY = 27
 
 
 LAST_OF_CALL = frozenset({Kind.RESULT, Kind.MARKED, Kind.RAISED, Kind.DREW})

@@ -6,6 +6,7 @@ prefetch, order, the end of iterable shards, persistent workers, timeout and pin
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import multiprocessing.util
@@ -21,6 +22,7 @@ from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 from .errors import SplitterError, WorkerLostError
 from .failures import Lost, StreamFailure
 from .frames import Frame, Kind, pack, pack_value
+from .nearby import Offer, borrow
 from .remote_dataset import number_of
 from .stream import Console, Order
 from .transport import Channel, Ended, Event
@@ -174,6 +176,8 @@ class Stream:
                 _write(number, text)
             elif event.kind is Kind.BYE:
                 self._finished = True
+            elif event.kind is Kind.NEARBY and self._context.nearby(self._worker):  # from no other worker is an offer believed
+                self._borrow(event)
             else:
                 self._context.results.put(event)
             return
@@ -185,6 +189,15 @@ class Stream:
         self._context.release(self)
         if not self._finished:
             self._context.results.put((None, Lost(error)))
+
+    def _borrow(self, frame: Frame) -> None:
+        offer: Offer = frame.value
+        try:
+            payload = borrow(offer)
+        except FileNotFoundError:
+            return  # the stream was killed; that it has ended comes next
+        self._channel.send(pack(Kind.TAKEN, frame.number))
+        self._context.results.put(Frame(Kind.ITEM, frame.number, offer.header, payload))
 
     def _stream(self) -> str:
         return f"stream {self._given['worker_id']} of {self._given['num_workers']} ended"
@@ -239,6 +252,10 @@ class StreamContext:
     def Process(self, target: object, args: tuple[Any, ...]) -> Stream:
         return Stream(self, args)
 
+    def nearby(self, worker: str) -> bool:
+        """Whether that worker's large batches come through memory."""
+        return self._site.session.twin(worker).nearby
+
     def open(self, order: Order, sink: Any) -> tuple[str, Channel]:
         """Open one stream on the worker with the most room; returns that worker's name."""
         session = self._site.session
@@ -247,7 +264,7 @@ class StreamContext:
             "loader": self._site.number,
             "iteration": self._iteration,
             "dataset": None if worker in self._sent else self._dataset,
-            "order": order,
+            "order": dataclasses.replace(order, nearby=self.nearby(worker)),
         }
         self._sent.add(worker)
         return worker, session.open_stream(value, session.twin(worker), sink)

@@ -26,6 +26,7 @@ from .codec import encode
 from .errors import ConfigError, SplitterError, WorkerLostError
 from .failures import LineMap, rebuild
 from .frames import LAST_OF_CALL, Buffer, Frame, Kind, pack, pack_value
+from .nearby import visible
 from .pool import remote_endpoint
 from .streams import Board
 from .transport import Channel, Event, Link
@@ -46,8 +47,9 @@ class Pending:
 class Twin:
     """What the trainer knows about one worker's template."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, *, nearby: bool) -> None:
         self.link = link
+        self.nearby = nearby  # large batches can come through memory
         self.known: dict[str, bytes] = {}  # generator states that the template has
         self._settings: dict[str, Any] = {}
         self._pending: dict[int, Pending] = {}
@@ -135,7 +137,7 @@ class Session:
             manifest.check(hello, welcome, endpoint.name)
             found.append(manifest.read(welcome))
             link.start()
-            self.twins.append(Twin(link))
+            self.twins.append(Twin(link, nearby=endpoint.local and visible(welcome.host_pid)))
         self.manifest = found[0]
         self.lines = LineMap(self.manifest, os.path.dirname(STATE.trainer.script))
         self.board = Board({endpoint.name: one.processes for endpoint, one in zip(endpoints, found, strict=True)})

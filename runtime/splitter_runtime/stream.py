@@ -22,9 +22,11 @@ from torch.utils.data import _utils
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration, _worker_loop
 
 from .builders import Loader
+from .codec import Encoded, encode
 from .errors import CodecError
 from .failures import record_wrapper
 from .frames import CHUNK, Assembler, Buffer, Kind, pack, pack_value
+from .nearby import SMALLEST, Lender
 from .processes import die_with, readable, write_all
 
 
@@ -88,8 +90,9 @@ def redirect(outlet: Outlet, consoles: tuple[Console, Console]) -> tuple[_Output
 class IndexQueue:
     """What torch's loop takes for its index queue, and for the event that says that the iterator is going away."""
 
-    def __init__(self, source: socket.socket) -> None:
+    def __init__(self, source: socket.socket, lender: Lender) -> None:
         self._source = source
+        self._lender = lender
         self._assembler = Assembler()
         self._waiting: deque[Any] = deque()
         self._done = False
@@ -115,6 +118,8 @@ class IndexQueue:
         for frame in self._assembler.feed(chunk):
             if frame.kind is Kind.INDEX:
                 self._waiting.append((frame.number, frame.value))
+            elif frame.kind is Kind.TAKEN:
+                self._lender.taken(frame.number)
             elif frame.kind is Kind.RESUME:
                 self._waiting.append(_ResumeIteration(frame.value))
             elif frame.kind is Kind.FINISH:
@@ -126,8 +131,9 @@ class IndexQueue:
 class ResultQueue:
     """What torch's loop takes for its result queue."""
 
-    def __init__(self, outlet: Outlet, number: int) -> None:
-        self._outlet, self._number = outlet, number
+    def __init__(self, outlet: Outlet, number: int, lender: Lender | None) -> None:
+        """With a `lender`, large batches go through memory."""
+        self._outlet, self._number, self._lender = outlet, number, lender
 
     def put(self, item: tuple[Any, Any]) -> None:
         """Send one result. One that can't be sent goes as the exception that says why."""
@@ -140,11 +146,19 @@ class ResultQueue:
             self._outlet.send(pack_value(Kind.FAULT, number, record_wrapper(data)))
         else:
             try:
-                parts = pack_value(Kind.ITEM, number, data, name="batch")
+                parts = self._pack(number, encode(data, name="batch"))
             except CodecError as error:
                 wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
                 parts = pack_value(Kind.FAULT, number, {**record_wrapper(wrapper), "own": str(error)})
             self._outlet.send(parts)
+
+    def _pack(self, number: int, encoded: Encoded) -> list[Buffer]:
+        if self._lender is not None and encoded.nbytes >= SMALLEST:
+            try:
+                return pack_value(Kind.NEARBY, number, self._lender.lend(number, encoded))
+            except OSError:
+                pass  # no memory for a second copy; the connection needs none
+        return pack(Kind.ITEM, number, encoded)
 
     def cancel_join_thread(self) -> None:
         """Nothing is buffered here."""
@@ -155,10 +169,11 @@ class ResultQueue:
 
 @dataclass(frozen=True)
 class Order:
-    """Arguments of torch's worker loop that are plain data, under torch's names, and where the trainer prints."""
+    """Arguments of torch's worker loop that are plain data, under torch's names, where the trainer prints, and whether it is nearby."""
 
     loop: dict[str, Any]
     consoles: tuple[Console, Console]
+    nearby: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,14 +195,15 @@ def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> N
     outlet = Outlet(output)
     write_all(output, [os.getpid().to_bytes(4, "little")])
     redirect(outlet, order.consoles)
-    orders = IndexQueue(source)
+    lender = Lender()
+    orders = IndexQueue(source, lender)
     default = _utils.collate.default_collate if order.loop["auto_collation"] else _utils.collate.default_convert
     given = {
         **order.loop,
         "dataset": dataset,
         "dataset_holder": [dataset],  # torch 2.14 takes the dataset out of a list
         "index_queue": orders,
-        "data_queue": ResultQueue(outlet, order.loop["worker_id"]),
+        "data_queue": ResultQueue(outlet, order.loop["worker_id"], lender if order.nearby else None),
         "done_event": orders,
         "collate_fn": loader.collate_fn or default,
         "init_fn": loader.worker_init_fn,
