@@ -4,58 +4,63 @@
 # source: splitter_runtime/feed.proto
 # Protobuf Python Version: 7.35.1
 """Generated protocol buffer code."""
-
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import descriptor_pool as _descriptor_pool
 from google.protobuf import runtime_version as _runtime_version
 from google.protobuf import symbol_database as _symbol_database
 from google.protobuf.internal import builder as _builder
-
-_runtime_version.ValidateProtobufRuntimeVersion(_runtime_version.Domain.PUBLIC, 7, 35, 1, "", "splitter_runtime/feed.proto")
+_runtime_version.ValidateProtobufRuntimeVersion(
+    _runtime_version.Domain.PUBLIC,
+    7,
+    35,
+    1,
+    '',
+    'splitter_runtime/feed.proto'
+)
 # @@protoc_insertion_point(imports)
 
 _sym_db = _symbol_database.Default()
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(
-    b'\n\x1bsplitter_runtime/feed.proto\x12\x0bsplitter.v1"\xa5\x01\n\x0b\x46romTrainer\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.splitter.v1.HelloH\x00\x12!\n\x04open\x18\x02 \x01(\x0b\x32\x11.splitter.v1.OpenH\x00\x12!\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x11.splitter.v1.DataH\x00\x12#\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x12.splitter.v1.CloseH\x00\x42\x06\n\x04kind"\x85\x01\n\nFromWorker\x12\'\n\x07welcome\x18\x01 \x01(\x0b\x32\x14.splitter.v1.WelcomeH\x00\x12#\n\x05\x65nded\x18\x02 \x01(\x0b\x32\x12.splitter.v1.EndedH\x00\x12!\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x11.splitter.v1.DataH\x00\x42\x06\n\x04kind"\xa2\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x32\n\x08versions\x18\x03 \x03(\x0b\x32 .splitter.v1.Hello.VersionsEntry\x12\x12\n\nallow_skew\x18\x04 \x01(\x08\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"\xcb\x02\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x34\n\x08versions\x18\x03 \x03(\x0b\x32".splitter.v1.Welcome.VersionsEntry\x12\x0f\n\x07refused\x18\x04 \x01(\x08\x12&\n\x08\x64\x61tasets\x18\x05 \x03(\x0b\x32\x14.splitter.v1.Builder\x12%\n\x07loaders\x18\x06 \x03(\x0b\x32\x14.splitter.v1.Builder\x12\x0f\n\x07program\x18\x07 \x01(\t\x12!\n\x05lines\x18\x08 \x03(\x0b\x32\x12.splitter.v1.Lines\x12\x11\n\tprocesses\x18\t \x01(\r\x12\x10\n\x08host_pid\x18\n \x01(\r\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01"u\n\x07\x42uilder\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x31\n\tstateless\x18\x02 \x01(\x0e\x32\x1e.splitter.v1.Builder.Stateless")\n\tStateless\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x07\n\x03YES\x10\x01\x12\x06\n\x02NO\x10\x02"D\n\x05Lines\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0e\n\x06script\x18\x02 \x01(\r\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x0c\n\x04path\x18\x04 \x01(\t"%\n\x04Open\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c"%\n\x04\x44\x61ta\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c"\x18\n\x05\x43lose\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r"%\n\x05\x45nded\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r\x12\x0b\n\x03why\x18\x02 \x01(\t2H\n\x04\x46\x65\x65\x64\x12@\n\x07Session\x12\x18.splitter.v1.FromTrainer\x1a\x17.splitter.v1.FromWorker(\x01\x30\x01\x62\x06proto3'
-)
+
+
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1bsplitter_runtime/feed.proto\x12\x0bsplitter.v1\"\xa5\x01\n\x0b\x46romTrainer\x12#\n\x05hello\x18\x01 \x01(\x0b\x32\x12.splitter.v1.HelloH\x00\x12!\n\x04open\x18\x02 \x01(\x0b\x32\x11.splitter.v1.OpenH\x00\x12!\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x11.splitter.v1.DataH\x00\x12#\n\x05\x63lose\x18\x04 \x01(\x0b\x32\x12.splitter.v1.CloseH\x00\x42\x06\n\x04kind\"\x85\x01\n\nFromWorker\x12\'\n\x07welcome\x18\x01 \x01(\x0b\x32\x14.splitter.v1.WelcomeH\x00\x12#\n\x05\x65nded\x18\x02 \x01(\x0b\x32\x12.splitter.v1.EndedH\x00\x12!\n\x04\x64\x61ta\x18\x03 \x01(\x0b\x32\x11.splitter.v1.DataH\x00\x42\x06\n\x04kind\"\xa2\x01\n\x05Hello\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x32\n\x08versions\x18\x03 \x03(\x0b\x32 .splitter.v1.Hello.VersionsEntry\x12\x12\n\nallow_skew\x18\x04 \x01(\x08\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xcb\x02\n\x07Welcome\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x0e\n\x06\x64igest\x18\x02 \x01(\t\x12\x34\n\x08versions\x18\x03 \x03(\x0b\x32\".splitter.v1.Welcome.VersionsEntry\x12\x0f\n\x07refused\x18\x04 \x01(\x08\x12&\n\x08\x64\x61tasets\x18\x05 \x03(\x0b\x32\x14.splitter.v1.Builder\x12%\n\x07loaders\x18\x06 \x03(\x0b\x32\x14.splitter.v1.Builder\x12\x0f\n\x07program\x18\x07 \x01(\t\x12!\n\x05lines\x18\x08 \x03(\x0b\x32\x12.splitter.v1.Lines\x12\x11\n\tprocesses\x18\t \x01(\r\x12\x10\n\x08host_pid\x18\n \x01(\r\x1a/\n\rVersionsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"u\n\x07\x42uilder\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x31\n\tstateless\x18\x02 \x01(\x0e\x32\x1e.splitter.v1.Builder.Stateless\")\n\tStateless\x12\x0b\n\x07UNKNOWN\x10\x00\x12\x07\n\x03YES\x10\x01\x12\x06\n\x02NO\x10\x02\"D\n\x05Lines\x12\x0e\n\x06worker\x18\x01 \x01(\r\x12\x0e\n\x06script\x18\x02 \x01(\r\x12\r\n\x05\x63ount\x18\x03 \x01(\r\x12\x0c\n\x04path\x18\x04 \x01(\t\"%\n\x04Open\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"%\n\x04\x44\x61ta\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r\x12\x0c\n\x04\x62ody\x18\x02 \x01(\x0c\"\x18\n\x05\x43lose\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r\"%\n\x05\x45nded\x12\x0f\n\x07\x63hannel\x18\x01 \x01(\r\x12\x0b\n\x03why\x18\x02 \x01(\t2H\n\x04\x46\x65\x65\x64\x12@\n\x07Session\x12\x18.splitter.v1.FromTrainer\x1a\x17.splitter.v1.FromWorker(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
-_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, "splitter_runtime.feed_pb2", _globals)
+_builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'splitter_runtime.feed_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-    DESCRIPTOR._loaded_options = None
-    _globals["_HELLO_VERSIONSENTRY"]._loaded_options = None
-    _globals["_HELLO_VERSIONSENTRY"]._serialized_options = b"8\001"
-    _globals["_WELCOME_VERSIONSENTRY"]._loaded_options = None
-    _globals["_WELCOME_VERSIONSENTRY"]._serialized_options = b"8\001"
-    _globals["_FROMTRAINER"]._serialized_start = 45
-    _globals["_FROMTRAINER"]._serialized_end = 210
-    _globals["_FROMWORKER"]._serialized_start = 213
-    _globals["_FROMWORKER"]._serialized_end = 346
-    _globals["_HELLO"]._serialized_start = 349
-    _globals["_HELLO"]._serialized_end = 511
-    _globals["_HELLO_VERSIONSENTRY"]._serialized_start = 464
-    _globals["_HELLO_VERSIONSENTRY"]._serialized_end = 511
-    _globals["_WELCOME"]._serialized_start = 514
-    _globals["_WELCOME"]._serialized_end = 845
-    _globals["_WELCOME_VERSIONSENTRY"]._serialized_start = 464
-    _globals["_WELCOME_VERSIONSENTRY"]._serialized_end = 511
-    _globals["_BUILDER"]._serialized_start = 847
-    _globals["_BUILDER"]._serialized_end = 964
-    _globals["_BUILDER_STATELESS"]._serialized_start = 923
-    _globals["_BUILDER_STATELESS"]._serialized_end = 964
-    _globals["_LINES"]._serialized_start = 966
-    _globals["_LINES"]._serialized_end = 1034
-    _globals["_OPEN"]._serialized_start = 1036
-    _globals["_OPEN"]._serialized_end = 1073
-    _globals["_DATA"]._serialized_start = 1075
-    _globals["_DATA"]._serialized_end = 1112
-    _globals["_CLOSE"]._serialized_start = 1114
-    _globals["_CLOSE"]._serialized_end = 1138
-    _globals["_ENDED"]._serialized_start = 1140
-    _globals["_ENDED"]._serialized_end = 1177
-    _globals["_FEED"]._serialized_start = 1179
-    _globals["_FEED"]._serialized_end = 1251
+  DESCRIPTOR._loaded_options = None
+  _globals['_HELLO_VERSIONSENTRY']._loaded_options = None
+  _globals['_HELLO_VERSIONSENTRY']._serialized_options = b'8\001'
+  _globals['_WELCOME_VERSIONSENTRY']._loaded_options = None
+  _globals['_WELCOME_VERSIONSENTRY']._serialized_options = b'8\001'
+  _globals['_FROMTRAINER']._serialized_start=45
+  _globals['_FROMTRAINER']._serialized_end=210
+  _globals['_FROMWORKER']._serialized_start=213
+  _globals['_FROMWORKER']._serialized_end=346
+  _globals['_HELLO']._serialized_start=349
+  _globals['_HELLO']._serialized_end=511
+  _globals['_HELLO_VERSIONSENTRY']._serialized_start=464
+  _globals['_HELLO_VERSIONSENTRY']._serialized_end=511
+  _globals['_WELCOME']._serialized_start=514
+  _globals['_WELCOME']._serialized_end=845
+  _globals['_WELCOME_VERSIONSENTRY']._serialized_start=464
+  _globals['_WELCOME_VERSIONSENTRY']._serialized_end=511
+  _globals['_BUILDER']._serialized_start=847
+  _globals['_BUILDER']._serialized_end=964
+  _globals['_BUILDER_STATELESS']._serialized_start=923
+  _globals['_BUILDER_STATELESS']._serialized_end=964
+  _globals['_LINES']._serialized_start=966
+  _globals['_LINES']._serialized_end=1034
+  _globals['_OPEN']._serialized_start=1036
+  _globals['_OPEN']._serialized_end=1073
+  _globals['_DATA']._serialized_start=1075
+  _globals['_DATA']._serialized_end=1112
+  _globals['_CLOSE']._serialized_start=1114
+  _globals['_CLOSE']._serialized_end=1138
+  _globals['_ENDED']._serialized_start=1140
+  _globals['_ENDED']._serialized_end=1177
+  _globals['_FEED']._serialized_start=1179
+  _globals['_FEED']._serialized_end=1251
 # @@protoc_insertion_point(module_scope)
