@@ -20,7 +20,7 @@ from functools import cached_property
 from pathlib import Path
 
 from splitter.ir import Diagnostic, Fragment, SourceFile, Span
-from splitter.scopes import Names, Scope, position, resolve_names
+from splitter.scopes import Names, position, resolve_names
 
 ENTRY = "__main__"
 
@@ -93,9 +93,6 @@ class Module:
         lines[0] = lines[0][span.column :]
         text = " ".join("".join(lines).split())
         return text if len(text) <= 60 else text[:57] + "..."
-
-    def scope(self, node: ast.AST) -> Scope:
-        return self.names.scope_of[node]
 
 
 @dataclass(frozen=True, eq=False)

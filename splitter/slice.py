@@ -23,7 +23,7 @@ from splitter.kinds import SENDABLE
 from splitter.order import happens_before
 from splitter.origins import Origin, Tracer
 from splitter.read import Module
-from splitter.resolve import Definition, Value
+from splitter.resolve import Definition
 from splitter.scopes import Binding, Scope, free_names, position
 
 
@@ -104,7 +104,7 @@ class Slicer:
         node = binding.node
         if not isinstance(node, ast.stmt) or id(node) in self.body:
             return
-        self._add(module, node)
+        self.body[id(node)] = node
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             for target in self.found.resolver.of_binding(module, binding):
                 owner = getattr(target, "module", None)
@@ -139,7 +139,7 @@ class Slicer:
         elif isinstance(statements, list):
             new = [stmt for stmt in statements if id(stmt) not in self.body]
             for stmt in new:
-                self._add(module, stmt)
+                self.body[id(stmt)] = stmt
                 self.carried.inside.update(id(child) for child in ast.walk(stmt))
             for stmt in new:
                 self.expression(module, stmt, "build")
@@ -195,15 +195,14 @@ class Slicer:
         for stmt in wanted.values():
             if self.carrier.forbids(module, stmt, allow=name.id) is not None or _jumps(stmt):
                 return None
-            for other, inner in self._stored(module, stmt, scope):
-                if other != name.id and other in self.carried.environment:
-                    return None
-                del inner
+            if any(other != name.id and other in self.carried.environment for other in self._stored(module, stmt, scope)):
+                return None
         return sorted(wanted.values(), key=lambda s: s.lineno)
 
     @staticmethod
-    def _stored(module: Module, stmt: ast.stmt, scope: Scope) -> list[tuple[str, Binding]]:
-        return [(name, binding) for name in scope.bindings for binding in bindings_in(stmt, name, scope, module.names)]
+    def _stored(module: Module, stmt: ast.stmt, scope: Scope) -> set[str]:
+        """The names of `scope` that a statement binds."""
+        return {name for name in scope.bindings if bindings_in(stmt, name, scope, module.names)}
 
     def _attributes(self, module: Module, name: ast.Name, kinds: set[str], phase: Phase) -> None:
         """`args.data`: send the attribute, not the whole; `f(args)`: the attributes that f reads."""
@@ -333,11 +332,6 @@ class Slicer:
         scope = module.names.scope_of[name].lookup(name.id)
         return scope is None or any(not isinstance(b.value, ast.Constant) for b in scope.bindings[name.id])
 
-    def _add(self, module: Module, stmt: ast.stmt) -> None:
-        """Copy whole lines; a statement that shares its line with another one is taken with it or not at all."""
-        self.body[id(stmt)] = stmt
-        del module
-
 
 def _closure(inner: Scope, scope: Scope) -> bool:
     """Whether code in `inner` runs later than the code around it in `scope`: a function or lambda lies between."""
@@ -356,8 +350,3 @@ def _jumps(stmt: ast.stmt) -> bool:
         for node in ast.walk(stmt)
         if not isinstance(stmt, (ast.FunctionDef, ast.ClassDef))
     )
-
-
-def targets_of(found: Found, module: Module, expr: ast.expr) -> list[Value | Definition]:
-    """The program's own things that an expression refers to."""
-    return [t for t in found.resolver.targets(module, expr) if isinstance(t, (Value, Definition))]
