@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import os.path
 import re
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO
 
 from splitter.diagnostics import CODES, hint, message, severity
+from splitter.examples import EXAMPLES
 from splitter.ir import Diagnostic, Feed, Plan, SourceFile, Span
 from splitter.splice import Grid
 
@@ -133,9 +135,8 @@ def explained(code: str) -> str | None:
     if code in CODES:
         rule = CODES[code]
         text = f"{code} ({rule.severity}): {rule.title}\n\n  {rule.message}\n  hint: {rule.hint}\n"
-        for head, example in (("instead of", rule.before), ("write", rule.after)):
-            if example:
-                text += f"\n  {head}\n\n" + "".join(f"      {line}\n" for line in example.split("\n"))
+        for head, example in zip(("instead of", "write"), EXAMPLES.get(code, ()), strict=False):
+            text += f"\n  {head}\n\n" + textwrap.indent(example, "      ")
         return text
     from splitter_runtime import errors
 

@@ -13,14 +13,12 @@ from splitter.ir import Diagnostic, Severity
 
 @dataclass(frozen=True)
 class Rule:
-    """One code: `message` may name arguments in braces; `hint` says what to do; `example` shows the smallest script that has it."""
+    """One code: `message` may name arguments in braces; `hint` says what to do. `examples` has a script for it."""
 
     severity: Severity
     title: str
     message: str
     hint: str
-    before: str = ""
-    after: str = ""
 
 
 CODES: dict[str, Rule] = {
@@ -41,63 +39,54 @@ CODES: dict[str, Rule] = {
         "origin not found",
         "the dataset of this loader comes from {what}, which can't be followed to a constructor",
         "construct the dataset in the script, or in a helper function that returns it",
-        "loader = DataLoader(registry[name]())",
-        "dataset = Photos(args.data)\nloader = DataLoader(dataset)",
     ),
     "S202": Rule(
         "error",
         "not torch's loader",
         "{what} is not torch.utils.data.DataLoader",
-        "nothing to do if this loader should stay; else use torch.utils.data.DataLoader",
+        "use torch.utils.data.DataLoader itself, or leave this loader as it is",
     ),
-    "S203": Rule("error", "loader arguments", "the loader's {what} can't be read from the script", "write the argument out in the call"),
+    "S203": Rule(
+        "error",
+        "loader arguments",
+        "the loader's {what} can't be read from the script",
+        "write the arguments out in the call",
+    ),
     "S301": Rule(
         "error",
         "uses the model",
         "the dataset or collate function uses {what}, a model of the training process, whose weights a worker can't follow",
         "do that step in the training loop, on the batch",
-        "def collate(rows):\n    return model.embed(rows)",
-        "for rows in loader:\n    x = model.embed(rows)",
     ),
     "S302": Rule(
         "error",
         "uses a device",
         "the dataset or collate function uses a device: {what}",
         "keep the data on the CPU there and move the batch in the training loop",
-        "return self.x[i].cuda()",
-        "for x in loader:\n    x = x.cuda()",
     ),
     "S303": Rule(
         "error",
         "draws in the main process",
         "num_workers is 0 and the dataset draws random numbers ({what}) from the generators of the main process",
-        "pass --streams N, which means: as if the script had said num_workers=N; or set num_workers in the script",
-        "DataLoader(noisy)",
-        "DataLoader(noisy, num_workers=4)",
+        "set num_workers in the script, or pass --streams N, which means: as if the script had said num_workers=N",
     ),
     "S304": Rule(
         "error",
         "dataset changed by the trainer",
         "the script does this with the dataset, which can't be sent to a worker: {what}",
         "use a method of the dataset with plain arguments (numbers, strings, lists), such as set_epoch",
-        "dataset.transform = Compose([...])",
-        "dataset.set_phase('eval')",
     ),
     "S305": Rule(
         "error",
         "not plain data",
         "the dataset or collate function needs {name}, which is {what} and can't be sent to a worker",
-        "build it inside the dataset from plain values (numbers, strings, paths, tensors)",
-        "dataset = Rows(connection)",
-        "dataset = Rows(args.database)",
+        "build it inside the dataset, from plain values (numbers, strings, paths, tensors)",
     ),
     "S306": Rule(
         "error",
         "not repeatable",
         "the moved code depends on {what}, which is not the same in another process",
         "compute it once in the script and pass it to the dataset as a value, or sort it",
-        "labels = list(set(names))",
-        "labels = sorted(set(names))",
     ),
     "S307": Rule(
         "error",
@@ -116,8 +105,6 @@ CODES: dict[str, Rule] = {
         "batch is the dataset's own memory",
         "the loop writes into a batch ({what}) which, with num_workers=0, is the dataset's own memory",
         "write into a copy: x = x.clone()",
-        "for x in loader:\n    x.mul_(0.5)",
-        "for x in loader:\n    x = x * 0.5",
     ),
     "S311": Rule(
         "error",
@@ -129,7 +116,7 @@ CODES: dict[str, Rule] = {
         "error",
         "shared file position",
         "the dataset opens a file in its constructor ({what}) and worker processes would share its position",
-        "open the file on first use in each worker, or with num_workers=0",
+        "open the file on first use, in __getitem__",
     ),
     "S314": Rule(
         "error",
@@ -160,16 +147,12 @@ CODES: dict[str, Rule] = {
         "loader handed over",
         "the loader is handed to {what}, which may take it apart and build another one from its dataset",
         "iterate over the loader in the script itself",
-        "loader = accelerator.prepare(loader)",
-        "for batch in loader:\n    batch = batch.to(accelerator.device)",
     ),
     "S319": Rule(
         "error",
         "library setting",
         "the script changes a library that the moved code uses in a way that can't be repeated on a worker: {what}",
         "do it at the top level of the script, before the dataset is made, with constants",
-        "def main():\n    if fast:\n        cv2.setNumThreads(args.threads)",
-        "cv2.setNumThreads(0)",
     ),
     "S401": Rule(
         "warning", "order of a listing", "{what} lists files in an order that another host may not have", "sort it: sorted({what})"
