@@ -34,6 +34,7 @@ class Builder:
     function: Callable[..., Any]
     stateless: bool | None
     globals: tuple[str, ...]
+    accepts: frozenset[str] = frozenset()  # classes and functions of the script that may come with a dataset that is sent
 
     def build(self, environment: Mapping[str, object]) -> Any:
         """Call the function with its environment: dotted names become namespaces. TypeError when a root is missing."""
@@ -97,11 +98,18 @@ def dataset(name: str, *, stateless: bool | None = None, globals: tuple[str, ...
     return declare
 
 
-def loader(name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = ()) -> Callable[[_F], _F]:
-    """Declare the builder of a loader's functions; it returns a Loader."""
+def loader(
+    name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = (), accepts: tuple[str, ...] = ()
+) -> Callable[[_F], _F]:
+    """Declare the builder of a loader's functions; it returns a Loader.
+
+    `accepts` names the script's own classes and functions that a dataset sent by the trainer may consist of: "Photos" of this program,
+    "data.Photos" of a module.
+    """
+    names = frozenset(given if "." in given else f"__main__.{given}" for given in accepts)
 
     def declare(function: _F) -> _F:
-        PROGRAM.loaders[name] = Builder(name, function, stateless, globals)
+        PROGRAM.loaders[name] = Builder(name, function, stateless, globals, names)
         return function
 
     return declare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +10,13 @@ from typing import Any
 
 import torch.utils.data
 
-from .errors import ConfigError
+from .errors import CodecError, ConfigError
 from .inline import InlineIterator
 from .remote_dataset import described, feed_of, number_of
 from .remote_iterator import StreamsIterator
+from .sending import Package, Received, parts
 from .session import Session
-from .trees import is_remote, leaves
+from .trees import describe, is_remote, leaves
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,7 @@ class Site:
     session: Session
     number: int
     stateless: bool
+    feed: str | None
 
 
 class _ByName:
@@ -35,7 +38,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
     from there.
 
     `feed` names the loader builder of the worker program (default: the one named like the dataset, if any; None: none), `env` is its
-    environment. All other arguments are torch's; collate_fn and worker_init_fn are the builder's on the worker.
+    environment. `send` names what is built here and sent to the workers whenever an iterator is made: "dataset", or a tuple that has
+    "collate_fn" or "worker_init_fn" too; with num_workers=0, or when a part can't be sent, the loader is torch's own. All other
+    arguments are torch's; collate_fn and worker_init_fn are the builder's on the worker, unless they are sent.
     ConfigError for a collate_fn or worker_init_fn that the worker program doesn't have.
     """
 
@@ -45,35 +50,52 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         *args: Any,
         feed: str | type[_ByName] | None = _ByName,
         env: Mapping[str, object] | None = None,
+        send: str | tuple[str, ...] = (),
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, *args, **kwargs)
-        self._site = _open_site(self, dataset, feed, env or {}) if is_remote(dataset, number_of) else None
+        self._send = parts(send)
+        elsewhere = self.num_workers > 0 if self._send else is_remote(dataset, number_of)
+        self._site = _open_site(self, dataset, feed, env or {}) if elsewhere else None
 
     def _get_iterator(self) -> Any:
         if self._site is None:
             return super()._get_iterator()
         if self.num_workers == 0:
             return InlineIterator(self, self._site)
+        received = self._hand_over(self._site) if self._send else None
+        if self._site is None:
+            return super()._get_iterator()
         self.check_worker_number_rationality()
-        return StreamsIterator(self, self._site)
+        described = describe(self.dataset, number_of) if received is None else received.reference
+        return StreamsIterator(self, self._site, described, received)
+
+    def _hand_over(self, site: Site) -> Received | None:
+        """Send what is to be sent; None, and no site any more, when it can't be."""
+        name = f"loader {site.feed}"
+        try:
+            return Received(site.session, site.number, Package.of({part: getattr(self, part) for part in self._send}, name))
+        except CodecError as error:
+            print(f"splitter: {name} stays in the trainer: {error}", file=sys.stderr)
+            self._site = None
+            return None
 
 
 def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping[str, object]) -> Site:
     session = Session.current()
     manifest = session.manifest
-    names = [feed_of(leaf) for leaf in leaves(dataset)]
+    names = [] if loader._send else [feed_of(leaf) for leaf in leaves(dataset)]
     if feed is _ByName:
         feed = next((name for name in names if name in manifest.loaders), None)
     number = session.number()
     has_collate, has_init = session.call("loader", feed, described(environment), fresh=number, changes=False).value
     for attribute, there in (("collate_fn", has_collate), ("worker_init_fn", has_init)):
         given = getattr(loader, attribute)
-        if not there and given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):
+        if attribute not in loader._send and not there and given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):
             what = f"{attribute}={getattr(given, '__qualname__', given)!s} is not in the worker program"
             raise ConfigError.of("R601", what=what)
     weakref.finalize(loader, session.drop, number).atexit = False
     stateless = all(name is not None and manifest.datasets.get(name) is True for name in names)
     if feed is not None:
         stateless = stateless and manifest.loaders[feed] is True
-    return Site(session, number, stateless)
+    return Site(session, number, stateless, feed)

@@ -23,13 +23,12 @@ from .errors import SplitterError, WorkerLostError
 from .failures import Lost, StreamFailure
 from .frames import Frame, Kind, pack, pack_value
 from .nearby import Offer, borrow
-from .remote_dataset import number_of
 from .stream import Console, Order
 from .transport import Channel, Ended, Event
-from .trees import describe
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, Site
+    from .sending import Received
 
 _LOOP = tuple(inspect.signature(_worker_loop).parameters)
 _PLAIN = (
@@ -233,10 +232,11 @@ class DoneEvent:
 class StreamContext:
     """What torch takes for a multiprocessing context."""
 
-    def __init__(self, loader: DataLoader, site: Site) -> None:
+    def __init__(self, site: Site, dataset: Any, received: Received | None) -> None:
         self._site = site
         self._iteration = next(_iterations)
-        self._dataset = describe(loader.dataset, number_of)
+        self._dataset = dataset
+        self._received = received  # the templates hold it as long as this is here
         self._sent: set[str] = set()  # workers that have the dataset's description
         self._queues = 0
         self.results = ResultQueue(site)
@@ -279,8 +279,9 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
 
     _lost: Lost | None = None
 
-    def __init__(self, loader: DataLoader, site: Site) -> None:
-        super().__init__(LoaderView(loader, multiprocessing_context=StreamContext(loader, site)))
+    def __init__(self, loader: DataLoader, site: Site, dataset: Any, received: Received | None = None) -> None:
+        """`dataset` is the description of the loader's dataset; `received` is what was sent for this iterator."""
+        super().__init__(LoaderView(loader, multiprocessing_context=StreamContext(site, dataset, received)))
 
     def _get_data(self) -> Any:
         if self._lost is None:

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+from .accepting import load
 from .builders import PROGRAM
 from .launcher import Launcher
 from .manifest import Lines, welcome
@@ -173,6 +174,8 @@ def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = (), 
     program = sys._getframe(1).f_code.co_filename
     for path in reversed(paths):
         sys.path.insert(1, os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(program)), path)))
+    for builder in PROGRAM.loaders.values():
+        load(builder.accepts)
     options = _arguments()
     lifeline = socket.socket(fileno=options.lifeline) if options.lifeline is not None else None
     _check(options)

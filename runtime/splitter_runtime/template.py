@@ -6,6 +6,7 @@ its own and no gRPC. It dies with the launcher, and leaves as a Python program d
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import multiprocessing
@@ -22,6 +23,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from . import ambient
+from .accepting import unpack
 from .builders import PROGRAM, Loader
 from .errors import ConfigError
 from .failures import record_exception
@@ -52,6 +54,7 @@ class Template:
         self._calls: dict[str, Callable[..., tuple[Kind, Any, str]]] = {
             "construct": self._construct,
             "loader": self._loader,
+            "receive": self._receive,
             "fetcher": self._fetcher,
             "fetch": self._fetch,
             "getattr": self._getattr,
@@ -126,8 +129,15 @@ class Template:
             made = PROGRAM.loaders[feed].build({name: rebuild(value, self._objects) for name, value in environment.items()})
         if not isinstance(made, Loader):
             raise ConfigError.of("R601", what=f"the loader builder {feed!r} returned {type(made).__name__}, not splitter_runtime.Loader")
-        self._loaders[fresh] = made
+        self._loaders[fresh], self._names[fresh] = made, feed or ""
         return Kind.RESULT, (made.collate_fn is not None, made.worker_init_fn is not None), "loader"
+
+    def _receive(self, fresh: int, loader: int, header: bytes, payload: Any) -> tuple[Kind, Any, str]:
+        builder = PROGRAM.loaders[self._names[loader]]
+        received = unpack(header, payload, builder.accepts)
+        self._objects[fresh], self._names[fresh] = received.pop("dataset"), builder.name
+        self._loaders[loader] = dataclasses.replace(self._loaders[loader], **received)
+        return Kind.RESULT, None, "dataset"
 
     def _fetcher(self, fresh: int, loader: int, dataset: Any, kind: int, auto_collation: bool, drop_last: bool) -> tuple[Kind, Any, str]:
         default = _utils.collate.default_collate if auto_collation else _utils.collate.default_convert
