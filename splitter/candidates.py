@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from splitter.ir import Diagnostic, Residence, Role
 from splitter.origins import Origin
 from splitter.read import Module
+from splitter.send import Sent
 from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import Use
@@ -39,10 +40,11 @@ class SitePlan:
     candidates: tuple[Candidate, ...] = ()
     loader: Slicer | None = None
     refused: Diagnostic | None = None
+    sent: Sent | None = None
 
     @property
     def split(self) -> bool:
-        return self.refused is None and any(candidate.refused is None for candidate in self.candidates)
+        return self.sent is not None or (self.refused is None and any(candidate.refused is None for candidate in self.candidates))
 
 
 def variable(module: Module, expr: ast.expr) -> str:

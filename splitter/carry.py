@@ -48,6 +48,7 @@ class Carried:
     globals: set[str] = field(default_factory=set)
     facts: list[tuple[Phase, Fact]] = field(default_factory=list)
     modules: set[str] = field(default_factory=set)
+    definitions: list[Definition] = field(default_factory=list)
     done: set[tuple[int, str]] = field(default_factory=set)
     inside: set[int] = field(default_factory=set)
     quiet: bool = False
@@ -73,6 +74,7 @@ class Carrier:
         if key in self.carried.done:
             return
         self.carried.done.add(key)
+        self.carried.definitions.append(definition)
         self.carried.inside.update(id(node) for node in ast.walk(definition.node))
         module, node = definition.module, definition.node
         self._unpatched(module, node)

@@ -19,6 +19,7 @@ from splitter.find import Found
 from splitter.fragments import shared_line
 from splitter.ir import Diagnostic
 from splitter.origins import Origin
+from splitter.send import OPEN, sent
 from splitter.settings import settings
 from splitter.shared import shared_state
 from splitter.sites import Site
@@ -53,6 +54,8 @@ class Decider:
                 self._check_uses(candidate, sites)
             self._check_settings(sites)
             pending = self._refusals(sites) != before
+        for site in sites:
+            self._send(site)
         return sites
 
     def _refusals(self, sites: list[SitePlan]) -> tuple[int, int]:
@@ -143,6 +146,18 @@ class Decider:
             site.refused = refusal.diagnostic
             return
         site.loader = slicer if moved else None
+
+    def _send(self, site: SitePlan) -> None:
+        """The last resort: the trainer builds the dataset, and sends it."""
+        reasons = [site.refused] if site.refused else [candidate.refused for candidate in site.candidates]
+        if site.split or site.site.problem is not None or not all(reason and reason.code in OPEN for reason in reasons):
+            return
+        counts = worker_counts(site.site, self.streams)
+        if counts == {0} or site.site.option("in_order") is not None:
+            return
+        how = sent(self.found, self.effects, site.site, self._handles())
+        if how is not None and settings(self.found, self.effects, [how.slicer])[1] is None:
+            site.sent, site.loader, site.candidates, site.refused = how, how.slicer, (), None
 
     # -- checks --------------------------------------------------------------------------------------------------------
 

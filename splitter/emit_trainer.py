@@ -203,6 +203,9 @@ class _Editor:
             keywords.append(f"feed={self._quoted(loader.feed)}" if loader.feed is not None else "feed=None")
         if loader.environment:
             keywords.append(f"env={self._environment(loader.environment, '', False)}")
+        if loader.send:
+            names = ", ".join(self._quoted(part) for part in loader.send)
+            keywords.append(f"send={names}" if len(loader.send) == 1 else f"send=({names})")
         if loader.streams is not None:
             splice = self._streams(self._call(loader.call), loader.streams)
             if splice is None:

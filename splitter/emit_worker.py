@@ -220,6 +220,8 @@ Change {script} and run `splitter transform {script}` again.
             arguments.append(f"stateless={builder.stateless}")
         if builder.globals:
             arguments.append(_tuple("globals=", [quoted(name) for name in builder.globals], INDENT))
+        if builder.accepts:
+            arguments.append(_tuple("accepts=", [quoted(name) for name in builder.accepts], INDENT))
         self.page.add(call(f"@{self.runtime}.{builder.kind}", arguments))
         head = call(f"def {builder.function}", builder.parameters) + ":"
         where = f"# {_extent(builder)}"

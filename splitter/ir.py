@@ -19,7 +19,7 @@ from typing import Literal
 Severity = Literal["error", "warning", "note"]
 Status = Literal["split", "left"]
 Role = Literal["train", "eval", "either"]
-Residence = Literal["moved", "replicated"]
+Residence = Literal["moved", "replicated", "sent"]
 
 
 @dataclass(frozen=True, order=True)
@@ -83,7 +83,8 @@ class Builder:
     `kind` "dataset": the function runs `body` and returns the expression at `result`.
     `kind` "loader": it runs `body` and returns `Loader(collate_fn=<collate_fn>, worker_init_fn=<worker_init_fn>)`.
     `environment` holds the expressions (dotted names) whose values the trainer sends; the first part of each is a parameter
-    of the function, or a module global when it is listed in `globals`.
+    of the function, or a module global when it is listed in `globals`. `accepts` names the script's classes and functions that a dataset
+    which the trainer sends may consist of.
     """
 
     kind: Literal["dataset", "loader"]
@@ -97,6 +98,7 @@ class Builder:
     worker_init_fn: Span | None = None
     stateless: bool | None = None
     draws: tuple[str, ...] = ()
+    accepts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.kind == "dataset") != (self.result is not None):
@@ -128,7 +130,8 @@ class LoaderEdit:
     """Trainer: a loader call. `callee` (the class as written) becomes `splitter_runtime.DataLoader`.
 
     `feed` names the loader builder when it can't be derived from the dataset's handle; `explicit` says whether the keyword is written
-    (with feed None it is written as `feed=None`). `environment` becomes `env={...}`. `streams` becomes `num_workers=...`.
+    (with feed None it is written as `feed=None`). `environment` becomes `env={...}`. `streams` becomes `num_workers=...`. `send` names
+    the parts that the trainer builds and sends.
     """
 
     module: str
@@ -138,6 +141,7 @@ class LoaderEdit:
     explicit: bool = False
     environment: tuple[str, ...] = ()
     streams: int | None = None
+    send: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from splitter.decide import Decider
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.fragments import fragments
-from splitter.ir import Builder, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, WorkerModule
+from splitter.ir import Builder, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
 from splitter.read import ENTRY
+from splitter.send import Sent
 from splitter.settings import settings
 from splitter.slice import Slicer
 
@@ -102,7 +103,9 @@ class _Assembly:
         spans = {
             option: site.site.module.span(expr)
             for option in ("collate_fn", "worker_init_fn")
-            if (expr := site.site.option(option)) is not None and not (isinstance(expr, ast.Constant) and expr.value is None)
+            if (expr := site.site.option(option)) is not None
+            and not (isinstance(expr, ast.Constant) and expr.value is None)
+            and not (site.sent and option in site.sent.parts)
         }
         return Builder(
             "loader",
@@ -113,8 +116,9 @@ class _Assembly:
             fragments(site.site.module, slicer.body.values()),
             collate_fn=spans.get("collate_fn"),
             worker_init_fn=spans.get("worker_init_fn"),
-            stateless=stateless(self.found, slicer, None),
+            stateless=site.sent.stateless if site.sent else stateless(self.found, slicer, None),
             draws=_draws(slicer),
+            accepts=site.sent.accepts if site.sent else (),
         )
 
     def _function(self, name: str, slicer: Slicer) -> str:
@@ -143,9 +147,10 @@ class _Assembly:
             site.site.module.span(site.site.call),
             site.site.module.span(site.site.call.func),
             feed=wanted,
-            explicit=not implied,
+            explicit=not implied or site.sent is not None,
             environment=tuple(site.loader.carried.environment) if site.loader else (),
             streams=self.streams if counts == {0} else None,
+            send=site.sent.parts if site.sent else (),
         )
 
     def _worker(self, slicers: list[Slicer], builders: tuple[Builder, ...]) -> WorkerModule:
@@ -173,6 +178,8 @@ class _Assembly:
     def _feeds(self, site: SitePlan) -> list[Feed]:
         loader = site.site.module.span(site.site.call)
         use = role(site.name)
+        if site.sent is not None:
+            return [self._sent_feed(site, site.sent, use)]
         if not site.candidates:
             assert site.refused is not None
             return [Feed(site.name, loader, None, use, "left", site.refused.code, (site.refused.code,))]
@@ -218,6 +225,24 @@ class _Assembly:
             )
         return feeds
 
+    def _sent_feed(self, site: SitePlan, how: Sent, use: Role) -> Feed:
+        module, workers = site.site.module, site.site.option("num_workers")
+        return Feed(
+            site.name,
+            module.span(site.site.call),
+            how.origin.module.span(how.origin.expr) if how.origin else None,
+            use,
+            "split",
+            None,
+            (),
+            "sent",
+            how.stateless,
+            _draws(how.slicer),
+            tuple(how.slicer.carried.environment),
+            str(self.streams) if self.streams and worker_counts(site.site, None) == {0} else ast.unparse(workers) if workers else "?",
+            tuple(sorted(fragments(module, how.slicer.body.values()))),
+        )
+
     def _notes(self, kept: list[Candidate]) -> list[Note]:
         words = {
             "read": "read through the handle",
@@ -240,6 +265,8 @@ class _Assembly:
     def _diagnostics(self, feeds: tuple[Feed, ...], sites: list[SitePlan], slicers: list[Slicer]) -> tuple[Diagnostic, ...]:
         found: dict[tuple[str, str], Diagnostic] = {}
         for site in sites:
+            if site.sent is not None:
+                continue
             refusals = [site.refused] if site.refused else [c.refused for c in site.candidates if c.refused]
             for refusal in refusals:
                 if refusal is not None:

@@ -387,6 +387,18 @@ def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> 
     return walk.uses
 
 
+def loader_uses(found: Found, site: Site) -> list[Use]:
+    """What the program does with a loader that its worker would not know of: handing it to a library, changing its parts."""
+    walk = _Walk(found, frozenset())
+    walk.loader(site.module, site.call)
+    parts = ("dataset", "collate_fn", "worker_init_fn", "num_workers")
+    return [
+        use
+        for use in walk.uses
+        if use.kind == "handed" or (use.kind == "change" and isinstance(use.node, ast.Attribute) and use.node.attr in parts)
+    ]
+
+
 def _strange(found: Found, module: Module, node: ast.Attribute) -> bool:
     """Whether `x.dataset` belongs to no loader, wrapper or attribute that the program shows."""
     tracer = Tracer(found.resolver, found.kinds, {id(site.call): site for site in found.sites})
