@@ -21,7 +21,8 @@ from pathlib import Path
 
 from splitter.emit_worker import emit_worker
 from splitter.ir import Bundle, OutputFile, Plan, SourceFile
-from splitter.read import Module, imported_names, locate
+from splitter.read import Module, imported_names
+from splitter.roots import locate
 from splitter.write import write
 
 VERSION = 1

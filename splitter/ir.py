@@ -131,7 +131,7 @@ class LoaderEdit:
 
     `feed` names the loader builder when it can't be derived from the dataset's handle; `explicit` says whether the keyword is written
     (with feed None it is written as `feed=None`). `environment` becomes `env={...}`. `streams` becomes `num_workers=...`. `send` names
-    the parts that the trainer builds and sends.
+    the parts that the trainer builds and sends; `inline`: with num_workers=0, too.
     """
 
     module: str
@@ -142,6 +142,7 @@ class LoaderEdit:
     environment: tuple[str, ...] = ()
     streams: int | None = None
     send: tuple[str, ...] = ()
+    inline: bool = False
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,11 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `emit` writes down: nothing is decided after this."""
+    """What `emit` writes down: nothing is decided after this.
+
+    `roots` has, for modules that are not beside the script, their top-level names and the folders where these are, relative to the
+    script's. `package` is the package of a script that is run as `python -m package.script`.
+    """
 
     script: SourceFile
     modules: tuple[SourceFile, ...]
@@ -226,6 +231,8 @@ class Plan:
     feeds: tuple[Feed, ...]
     notes: tuple[Note, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
+    roots: tuple[tuple[str, str], ...] = ()
+    package: str = ""
 
     @property
     def split(self) -> bool:

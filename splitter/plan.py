@@ -60,13 +60,13 @@ class _Assembly:
         loaders = tuple(self._loader_edit(s, split_sites) for s in split_sites)
         edited = ({edit.module for edit in handles} | {edit.module for edit in loaders}) - {ENTRY}
         program = self.found.program
-        needs = sorted({program.modules[name].file.path for slicer in slicers for name in slicer.carried.modules})
+        needed = {name for slicer in slicers for name in slicer.carried.modules}
         feeds = tuple(feed for site in sites for feed in self._feeds(site))
         return Plan(
             script=program.entry.file,
             modules=tuple(program.modules[name].file for name in sorted(edited)),
             digest=self._digest(),
-            needs=tuple(needs),
+            needs=tuple(sorted({program.modules[name].file.path for name in needed})),
             worker=self._worker(slicers, builders),
             handles=handles,
             loaders=loaders,
@@ -74,6 +74,8 @@ class _Assembly:
             feeds=feeds,
             notes=tuple(self._notes(kept)),
             diagnostics=self._diagnostics(feeds, sites, slicers),
+            roots=program.elsewhere(needed | edited),
+            package=program.roots.package,
         )
 
     def _digest(self) -> str:
@@ -151,6 +153,7 @@ class _Assembly:
             environment=tuple(site.loader.carried.environment) if site.loader else (),
             streams=self.streams if counts == {0} else None,
             send=site.sent.parts if site.sent else (),
+            inline=site.sent is not None and site.sent.inline,
         )
 
     def _worker(self, slicers: list[Slicer], builders: tuple[Builder, ...]) -> WorkerModule:
@@ -239,7 +242,7 @@ class _Assembly:
             how.stateless,
             _draws(how.slicer),
             tuple(how.slicer.carried.environment),
-            str(self.streams) if self.streams and worker_counts(site.site, None) == {0} else ast.unparse(workers) if workers else "?",
+            str(self.streams) if self.streams and worker_counts(site.site, None) == {0} else ast.unparse(workers) if workers else "0",
             tuple(sorted(fragments(module, how.slicer.body.values()))),
         )
 

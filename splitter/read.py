@@ -3,23 +3,27 @@
     train.py: `import data`       ->  Program: modules {"__main__": ..., "data": ...}, each with its tree and names
     data.py:  `class Photos: ...`
 
-Local modules are the files that the script's imports name, looked for in the script's folder (and in the packages there). They are
-parsed, never imported.
+Local modules are the files that the script's imports name, looked for in the script's folder and where else its project has modules
+(see `roots`). They are parsed, never imported.
 """
 
 from __future__ import annotations
 
 import ast
 import codecs
+import dataclasses
 import io
+import os.path
 import tokenize
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from splitter.ir import Diagnostic, Fragment, SourceFile, Span
+from splitter.path_edits import path_edits
+from splitter.roots import Roots, roots
 from splitter.scopes import Names, position, resolve_names
 
 ENTRY = "__main__"
@@ -97,10 +101,15 @@ class Module:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The script and its local modules, by import name."""
+    """The script and its local modules, by import name, and where these were found.
+
+    `known_edits` are the script's own statements (by id) that change sys.path in a way which `roots` follows.
+    """
 
     script: Path
     modules: dict[str, Module]
+    roots: Roots
+    known_edits: frozenset[int] = frozenset()
 
     @property
     def entry(self) -> Module:
@@ -117,6 +126,17 @@ class Program:
         """The modules whose text has `text` in it: the cheap question that comes before every expensive one."""
         return (module for module in self.modules.values() if text in module.file.text)
 
+    def elsewhere(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """The top-level names of modules that are elsewhere than beside the script, each with its folder, relative to the script's."""
+        here = self.roots.script
+        found: dict[str, Path] = {}
+        for name in set(names) - {ENTRY}:
+            path = Path(os.path.abspath(here / self.modules[name].file.path))
+            found[name.partition(".")[0]] = path.parents[name.count(".") + (path.name == "__init__.py")]
+        if self.roots.package:
+            found[self.roots.package.partition(".")[0]] = here.parents[self.roots.package.count(".")]
+        return tuple(sorted((top, Path(os.path.relpath(path, here)).as_posix()) for top, path in found.items() if path != here))
+
 
 def read(script: Path) -> Program:
     """Parse the script and every local module that it reaches by imports.
@@ -126,24 +146,56 @@ def read(script: Path) -> Program:
     """
     if script.is_dir():
         raise InputError(Diagnostic("S102", None, (("path", str(script)),)))
-    root = script.parent
-    modules: dict[str, Module] = {}
-    pending = [(ENTRY, script, "")]
+    entry = _parse(ENTRY, script, script.name, "")
+    first = roots(script, _level(entry.tree))
+    entry = dataclasses.replace(entry, package=first.package)
+    parsed: dict[tuple[str, Path], Module | None] = {}
+    current = first
+    for _ in range(5):  # a module can put the folder of another one on the path
+        modules = _reached(entry, script, current, parsed)
+        edits = [edit for module in modules.values() for edit in _edits(module, current)]
+        before, current = current, first.edited(tuple((where, folder) for _, where, folder in edits if folder is not None))
+        if current == before:
+            break
+    unknown = {id(stmt) for stmt, _, folder in edits if folder is None or not current.has(folder)}
+    return Program(script, modules, current, frozenset(id(stmt) for stmt, _, _ in edits) - unknown)
+
+
+def _reached(entry: Module, script: Path, where: Roots, parsed: dict[tuple[str, Path], Module | None]) -> dict[str, Module]:
+    """The script and its local modules. `parsed` keeps what has been read before; None for what doesn't parse."""
+    modules = {ENTRY: entry}
+    pending = [entry]
+    missing: set[str] = set()
     while pending:
-        name, path, package = pending.pop(0)
-        if name in modules:
-            continue
-        try:
-            modules[name] = module = _parse(name, path, path.name if name == ENTRY else str(path.relative_to(root)), package)
-        except InputError:
-            if name == ENTRY:
-                raise
-            continue
-        for imported in imported_names(module):
-            found = locate(root, imported)
-            if found is not None and found.resolve() != script.resolve():
-                pending.append((imported, found, imported if found.name == "__init__.py" else imported.rpartition(".")[0]))
-    return Program(script, modules)
+        for name in imported_names(pending.pop(0)):
+            path = where.locate(name) if name not in modules and name not in missing else None
+            if path is None or path.resolve() == script.resolve():
+                missing.add(name)
+                continue
+            if (name, path) not in parsed:
+                package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+                try:
+                    parsed[name, path] = _parse(name, path, Path(os.path.relpath(path, where.script)).as_posix(), package)
+                except InputError:
+                    parsed[name, path] = None
+            module = parsed[name, path]
+            if module is None:
+                missing.add(name)
+                continue
+            modules[name] = module
+            pending.append(module)
+    return modules
+
+
+def _level(tree: ast.Module) -> int:
+    """The most dots of a relative import; those with something to fall back on don't count, since they may fail."""
+    tried = {id(node) for part in ast.walk(tree) if isinstance(part, ast.Try) for stmt in part.body for node in ast.walk(stmt)}
+    return max((node.level for node in statements(tree) if isinstance(node, ast.ImportFrom) and id(node) not in tried), default=0)
+
+
+def _edits(module: Module, where: Roots) -> Iterator[tuple[ast.stmt, str, str | None]]:
+    if "sys" in module.file.text and "path" in module.file.text:
+        yield from path_edits(module.tree, module.names, str(where.script / module.file.path))
 
 
 def _parse(name: str, path: Path, shown: str, package: str) -> Module:
@@ -211,11 +263,3 @@ def imported_names(module: Module) -> Iterator[str]:
             parts = name.split(".")
             yield from (".".join(parts[:i]) for i in range(1, len(parts) + 1) if parts[0])
 
-
-def locate(root: Path, name: str) -> Path | None:
-    """The file of a local module of that name; None when it is no file below `root`."""
-    base = root.joinpath(*name.split("."))
-    for candidate in (base / "__init__.py", base.with_name(base.name + ".py")):
-        if candidate.is_file():
-            return candidate
-    return None

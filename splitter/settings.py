@@ -2,7 +2,8 @@
 
 torch.set_flush_denormal(True)                 carried to the worker's module level
 ImageFile.LOAD_TRUNCATED_IMAGES = True         carried when the moved code uses PIL
-sys.path.insert(0, "lib")                      carried: imports depend on it
+sys.path.insert(0, "lib")                      stays: both programs are told where the modules are
+sys.path.insert(0, choose())                   refused, where the text doesn't give the folder
 torch.backends.cudnn.benchmark = True          stays: it is about a device
 torch.set_default_dtype(torch.float64)         the runtime sends it with every construction
 """
@@ -58,7 +59,7 @@ def _switches(found: Found, effects: Effects, entry: Module) -> Iterator[tuple[a
         names = [name for fact in effects.of(entry, stmt) if fact.effect == "setting" and (name := _name(found, entry, fact.node))]
         if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
             name = found.resolver.library(entry, stmt.value.func) or ""
-            names += [name] if name.startswith("sys.path.") else []
+            names += [name] if name.startswith("sys.path.") and id(stmt) not in found.program.known_edits else []
         if names:
             yield stmt, names
 
