@@ -30,15 +30,18 @@ def emit(plan: Plan, out_relative: str | None = None) -> Bundle:
     name = os.path.basename(plan.script.path)
     stem = os.path.splitext(name)[0]
     script = name if folder is None else f"{folder}/{name}"
-    worker = emit_worker(plan, script=script, folder=folder)
+    roots = tuple((name, path if folder is None else os.path.normpath(f"{folder}/{path}")) for name, path in plan.roots)
+    worker = emit_worker(plan, script=script, folder=folder, roots=roots)
     patched = {source: f"{stem}_split/{_module_path(source)}" for source in plan.modules if _edits(plan, source.module)}
     program = ProgramCall(
         worker=f"{stem}_worker.py",
         digest=plan.digest,
         script=script,
         modules=tuple((source.module, path) for source, path in patched.items()),
+        roots=roots,
+        package=plan.package,
         # The script's folder must be on the path before its first local import.
-        early=bool(patched) or folder is not None,
+        early=bool(patched or roots) or folder is not None,
     )
     trainer = edit(plan.script, _edits(plan, plan.script.module), program)
     trainer_name = f"{stem}_trainer.py"

@@ -31,6 +31,8 @@ class ProgramCall:
     digest: str
     script: str
     modules: tuple[tuple[str, str], ...] = ()
+    roots: tuple[tuple[str, str], ...] = ()
+    package: str = ""
     early: bool = False
 
 
@@ -147,9 +149,10 @@ class _Editor:
             f"digest={self._quoted(program.digest)}",
             f"script={self._quoted(program.script)}",
         ]
-        if program.modules:
-            entries = ", ".join(f"{self._quoted(name)}: {self._quoted(path)}" for name, path in program.modules)
-            arguments.append(f"modules={{{entries}}}")
+        for name, paths in (("modules", program.modules), ("roots", program.roots)):
+            entries = ", ".join(f"{self._quoted(module)}: {self._quoted(path)}" for module, path in paths)
+            arguments += [f"{name}={{{entries}}}"] if paths else []
+        arguments += [f"package={self._quoted(program.package)}"] if program.package else []
         return call(f"{self.name}.program", arguments, unit=self.unit, newline=self.grid.newline)
 
     def _handle(self, handle: HandleEdit, wrapped: Set[int]) -> list[Splice]:
@@ -206,6 +209,7 @@ class _Editor:
         if loader.send:
             names = ", ".join(self._quoted(part) for part in loader.send)
             keywords.append(f"send={names}" if len(loader.send) == 1 else f"send=({names})")
+            keywords += ["inline=True"] if loader.inline else []
         if loader.streams is not None:
             splice = self._streams(self._call(loader.call), loader.streams)
             if splice is None:

@@ -77,15 +77,16 @@ class _Page:
         return tuple((n, p.line, c) if p.path == script else (n, p.line, c, p.path) for n, p, c in runs)
 
 
-def emit_worker(plan: Plan, *, script: str, folder: str | None) -> Worker:
+def emit_worker(plan: Plan, *, script: str, folder: str | None, roots: Sequence[tuple[str, str]] = ()) -> Worker:
     """The worker program of a plan.
 
     `script` is the script's path and `folder` its folder, absolute or relative to the worker program (None: the same folder).
+    `roots` are the top-level names of modules that are elsewhere, and their folders.
     Raises ValueError when the plan doesn't fit the text, SyntaxError when the result isn't Python.
     """
     grids = {source.path: Grid(source.text) for source in (plan.script, *plan.modules)}
     writer = _Writer(plan, grids)
-    writer.head(script, folder)
+    writer.head(script, folder, roots)
     writer.definitions()
     for builder in plan.worker.builders:
         writer.builder(builder)
@@ -123,7 +124,7 @@ class _Writer:
     def _text(self, fragment: Fragment) -> str:
         return "".join(self.grids[fragment.path].lines[fragment.first - 1 : fragment.last])
 
-    def head(self, script: str, folder: str | None) -> None:
+    def head(self, script: str, folder: str | None, roots: Sequence[tuple[str, str]]) -> None:
         self._docstring()
         worker = self.plan.worker
         if worker.future:
@@ -133,14 +134,29 @@ class _Writer:
             self._script_docstring()
         if folder is not None or self.reads_file:
             self._places(script, folder)
+        if roots or self.plan.package:
+            self._roots(roots)
         self._blocks(worker.imports, self._import_gap)
         if worker.local_imports:
             self.page.gap(1 if worker.imports or folder is not None or self.reads_file else 0)
             for names in worker.local_imports:
                 self.page.add(_from_import(names.module, names.names))
-        self.page.gap(1)
+        if not (roots or self.plan.package):
+            self.page.gap(1)
+            self._import_runtime()
+
+    def _import_runtime(self) -> None:
         alias = "" if self.runtime == RUNTIME else f" as {self.runtime}"
         self.page.add(f"import {RUNTIME}{alias}")
+
+    def _roots(self, roots: Sequence[tuple[str, str]]) -> None:
+        """Where local modules are, before anything is imported from there."""
+        self._import_runtime()
+        self.page.gap(1)
+        entries = ", ".join(f"{quoted(name)}: {quoted(path)}" for name, path in roots)
+        package = [f"package={quoted(self.plan.package)}"] if self.plan.package else []
+        self.page.add(call(f"{self.runtime}.roots", [f"{{{entries}}}", *package]))
+        self.page.gap(1)
 
     def _docstring(self) -> None:
         script = _plain(os.path.basename(self.plan.script.path))

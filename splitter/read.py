@@ -262,4 +262,3 @@ def imported_names(module: Module) -> Iterator[str]:
         for name in names:
             parts = name.split(".")
             yield from (".".join(parts[:i]) for i in range(1, len(parts) + 1) if parts[0])
-

@@ -3,7 +3,7 @@
 Importing this imports neither torch nor gRPC; scripts set environment variables before they import those. Names are
 resolved on first use.
 
-In a worker program: dataset, loader, Loader, serve. In a trainer program: program, RemoteDataset, replicated, DataLoader.
+In a worker program: dataset, loader, Loader, roots, serve. In a trainer program: program, RemoteDataset, replicated, DataLoader.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .builders import dataset as dataset
     from .builders import loader as loader
     from .data_loader import DataLoader as DataLoader
+    from .local_modules import roots as roots
     from .remote_dataset import RemoteDataset as RemoteDataset
     from .remote_dataset import replicated as replicated
     from .serving import serve as serve
@@ -28,6 +29,7 @@ _HOMES = {
     "dataset": "builders",
     "loader": "builders",
     "Loader": "builders",
+    "roots": "local_modules",
     "serve": "serving",
     "RemoteDataset": "remote_dataset",
     "replicated": "remote_dataset",

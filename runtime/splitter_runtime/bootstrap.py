@@ -7,18 +7,16 @@ they come up while the trainer imports its own libraries.
 from __future__ import annotations
 
 import atexit
-import importlib.abc
-import importlib.machinery
-import importlib.util
+import importlib
 import multiprocessing
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
 from typing import Any
 
 from .errors import ConfigError
+from .local_modules import TrainerFinder
 from .pool import LocalWorker, Place, parse
 
 
@@ -48,46 +46,20 @@ class State:
 STATE = State()
 
 
-class PatchedLoader(importlib.machinery.SourceFileLoader):
-    """Loads a module whose file is the original one from the text of its patched copy."""
-
-    def __init__(self, name: str, original: str, patched: str) -> None:
-        super().__init__(name, original)
-        self._patched = patched
-
-    def get_code(self, fullname: str) -> Any:
-        """Compile the copy; no cached bytecode, which would be the original's."""
-        return compile(self.get_data(self._patched), self._patched, "exec", dont_inherit=True)
-
-    def get_source(self, fullname: str) -> str:
-        """Text of the copy."""
-        return importlib.util.decode_source(self.get_data(self._patched))
-
-
-class PatchedFinder(importlib.abc.MetaPathFinder):
-    """Finds the modules that have patched copies: where Python would find them, with the copy's text."""
-
-    def __init__(self, modules: Mapping[str, str]) -> None:
-        self._modules = dict(modules)
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        patched = self._modules.get(fullname)
-        found = importlib.machinery.PathFinder.find_spec(fullname, path) if patched else None
-        if patched is None or found is None or found.origin is None:
-            return None
-        loader = PatchedLoader(fullname, found.origin, patched)
-        return importlib.util.spec_from_file_location(
-            fullname, found.origin, loader=loader, submodule_search_locations=found.submodule_search_locations
-        )
-
-
-def program(worker: str, *, digest: str, script: str, modules: Mapping[str, str] | None = None) -> None:
+def program(
+    worker: str,
+    *,
+    digest: str,
+    script: str,
+    modules: Mapping[str, str] | None = None,
+    roots: Mapping[str, str] | None = None,
+    package: str = "",
+) -> None:
     """Say that the caller's module is a trainer program; call it before everything else.
 
-    `worker`, `script` and the values of `modules` (module name -> patched copy) are paths relative to the caller's file.
-    ConfigError when SPLITTER_WORKERS is wrong.
+    `worker`, `script` and the values of `modules` (module name -> patched copy) and `roots` (top-level name -> folder where it was
+    read, when that isn't the script's) are paths relative to the caller's file. With `package` the program runs as
+    `python -m package.script` does. ConfigError when SPLITTER_WORKERS is wrong.
     """
     if not sys.platform.startswith("linux"):
         raise SystemExit("a trainer program runs on Linux only; run the script itself here")
@@ -101,15 +73,21 @@ def program(worker: str, *, digest: str, script: str, modules: Mapping[str, str]
     trainer = Trainer(path, beside(worker), beside(script), digest)
     STATE.trainer = trainer
     caller["__file__"] = trainer.script
-    _take_place_of(trainer, script, main=caller["__name__"] == "__main__")
-    if modules:
-        sys.meta_path.insert(0, PatchedFinder({name: beside(copy) for name, copy in modules.items()}))
+    patched = {name: beside(copy) for name, copy in (modules or {}).items()}
+    folders = {name: beside(root) for name, root in (roots or {}).items()}
+    first = folders[package.partition(".")[0]] if package else os.path.dirname(trainer.script)
+    _take_place_of(trainer, trainer.script if package else script, first, main=caller["__name__"] == "__main__")
+    if patched or folders:
+        sys.meta_path.insert(0, TrainerFinder(patched, folders, os.path.dirname(trainer.script)))
     if caller["__name__"] == "__main__" and multiprocessing.parent_process() is None:
         start_workers()
+    if package:
+        caller["__package__"] = package
+        importlib.import_module(package)  # as -m does, before the first line of the script
 
 
-def _take_place_of(trainer: Trainer, script: str, *, main: bool) -> None:
-    folder = os.path.dirname(trainer.script)
+def _take_place_of(trainer: Trainer, script: str, folder: str, *, main: bool) -> None:
+    """Have sys.path and sys.argv as the script has them; `folder` is its first entry of sys.path."""
     if sys.path and os.path.abspath(sys.path[0]) == trainer.folder:
         sys.path[0] = folder
     elif folder not in sys.path:

@@ -163,17 +163,15 @@ def _watch_trainer(lifeline: socket.socket, launcher: Launcher) -> None:
     os._exit(0)
 
 
-def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = (), paths: tuple[str, ...] = ()) -> None:
+def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = ()) -> None:
     """Run this program as a worker until it is told to end; SystemExit in every case.
 
     `lines` says where the program's lines come from: (first line here, first line there, number of lines[, file]), the file being
-    `script` when it isn't given. `paths` are folders, relative to the program, where modules that builders import are.
+    `script` when it isn't given.
     """
     if not sys.platform.startswith("linux"):
         raise SystemExit("a worker runs on Linux only: it forks, and ties its processes to their parent")
     program = sys._getframe(1).f_code.co_filename
-    for path in reversed(paths):
-        sys.path.insert(1, os.path.normpath(os.path.join(os.path.dirname(os.path.abspath(program)), path)))
     for builder in PROGRAM.loaders.values():
         load(builder.accepts)
     options = _arguments()
