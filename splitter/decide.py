@@ -152,10 +152,9 @@ class Decider:
         reasons = [site.refused] if site.refused else [candidate.refused for candidate in site.candidates]
         if site.split or site.site.problem is not None or not all(reason and reason.code in OPEN for reason in reasons):
             return
-        counts = worker_counts(site.site, self.streams)
-        if counts == {0} or site.site.option("in_order") is not None:
+        if site.site.option("in_order") is not None:
             return
-        how = sent(self.found, self.effects, site.site, self._handles())
+        how = sent(self.found, self.effects, site.site, self._handles(), worker_counts(site.site, self.streams))
         if how is not None and settings(self.found, self.effects, [how.slicer])[1] is None:
             site.sent, site.loader, site.candidates, site.refused = how, how.slicer, (), None
 

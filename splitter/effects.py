@@ -148,7 +148,11 @@ class Effects:
                     and target.name.count(".")
                 ):
                     yield Fact("draws", what, module, node)
-        elif isinstance(target, Value) and self.kinds.of_binding(target.module, target.binding) in ("model", "parameter"):
+        elif (
+            isinstance(target, Value)
+            and target.binding.kind != "param"  # who passes the model names it
+            and self.kinds.of_binding(target.module, target.binding) in ("model", "parameter")
+        ):
             yield Fact("model", f"`{module.text(node)}`", module, node)
 
     def _store(self, module: Module, target: ast.expr, *, augmented: bool) -> Iterator[Fact]:

@@ -14,7 +14,7 @@ import ast
 from collections.abc import Iterable
 
 from splitter.flow import reaching
-from splitter.knowledge import DATASET_BASES, LOADERS, MODEL_BASES, PLAIN_METHODS, TENSOR_METHODS, row
+from splitter.knowledge import DATASET_BASES, DATASET_METHODS, LOADERS, MODEL_BASES, PLAIN_METHODS, TENSOR_METHODS, row
 from splitter.read import Module
 from splitter.resolve import Definition, Library, LocalModule, Resolver, Value, argument, default
 from splitter.scopes import Binding
@@ -306,6 +306,8 @@ class Kinds:
         if func.attr in TENSOR_METHODS and base == "unknown":
             return "unknown"
         definition = self.instance_of(module, func.value, depth)
+        if base == "dataset" and definition is None and func.attr in DATASET_METHODS:
+            return "dataset"
         method = self.resolver.method(definition, func.attr) if definition else None
         if method is not None:
             results = returned(method.node)

@@ -151,6 +151,8 @@ torchvision.transforms.functional torchvision.transforms.v2.functional torchvisi
 torchvision.tv_tensors torchvision.ops torchvision.io torchvision.utils | reads
 torchvision.datasets                                            | reads -> dataset
 torchvision.datasets.FakeData                                   | pure -> dataset
+torchvision                                                     | pure
+torchvision.set_image_backend torchvision.set_video_backend     | setting
 torchvision.models                                              | draws:torch -> model
 torchvision.disable_beta_transforms_warning                     | pure
 torchaudio.transforms torchaudio.functional torchaudio.compliance | pure -> object
@@ -163,6 +165,7 @@ imageio skimage scipy sklearn.preprocessing sklearn.datasets sklearn.feature_ext
 sklearn.datasets.make_classification sklearn.datasets.make_regression sklearn.datasets.make_blobs sklearn.datasets.make_moons | draws:numpy -> tensor
 sklearn.datasets.load_digits sklearn.datasets.load_iris sklearn.datasets.load_wine sklearn.datasets.load_sample_images sklearn.datasets.load_sample_image | reads
 sklearn.model_selection.train_test_split                        | draws:numpy -> argument
+torchtext.data.utils torchtext.vocab torchtext.data.functional | reads -> object
 sklearn.utils.shuffle                                           | draws:numpy -> argument
 pandas                                                          | reads -> object
 soundfile librosa wave                                          | reads
@@ -205,6 +208,11 @@ def row(name: str) -> Row:
     return _UNKNOWN
 
 
+def known(name: str) -> bool:
+    """Whether the table has a row for a dotted name."""
+    return row(name) is not _UNKNOWN
+
+
 LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
 OTHER_LOADERS = {
     "torch_geometric.loader": "a PyG loader",
@@ -225,6 +233,13 @@ DATASET_BASES = frozenset(
         "torch.utils.data.Subset",
         "torch.utils.data.ConcatDataset",
     }
+)
+# Methods of Hugging Face datasets that give another dataset.
+DATASET_METHODS = frozenset(
+    """
+map filter select shuffle sort shard train_test_split rename_column rename_columns remove_columns cast cast_column flatten class_encode_column
+with_format with_transform add_column select_columns skip take repeat align_labels_with_mapping to_iterable_dataset
+""".split()
 )
 MODEL_BASES = frozenset(
     {"torch.nn.Module", "torch.nn.modules.module.Module", "pytorch_lightning.LightningModule", "lightning.LightningModule"}

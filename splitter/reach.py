@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from splitter.changes import loads
 from splitter.find import Found
+from splitter.knowledge import DATASET_METHODS
 from splitter.origins import Tracer
 from splitter.read import Module
 from splitter.resolve import Definition, Library, Value, argument, default
@@ -148,6 +149,8 @@ class Reach:
                 self.lambdas += [(module, arg) for arg in arguments if isinstance(arg, ast.Lambda)]
             else:
                 self._body(definition)
+        if not called and _derives(self.found, module, call):
+            arguments = []  # what a mapped dataset was made with is not in it
         if not called:
             self.expression(module, call.func)
         if not called and self.found.kinds.of(module, call) in ("object", "dataset"):
@@ -164,6 +167,16 @@ class Reach:
             for node in ast.walk(stmt):
                 if isinstance(node, (ast.Call, ast.Return)):
                     self.expression(definition.module, node)
+
+
+def _derives(found: Found, module: Module, call: ast.Call) -> bool:
+    """A dataset made from another by Hugging Face's methods; a transform that is called later stays with it."""
+    func = call.func
+    return (
+        isinstance(func, ast.Attribute)
+        and func.attr in DATASET_METHODS - {"with_transform"}
+        and found.kinds.of(module, func.value) == "dataset"
+    )
 
 
 def _filled(module: Module, name: ast.Name) -> Iterator[ast.expr]:

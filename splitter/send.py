@@ -11,24 +11,39 @@ runtime leaves the loader to torch. What can't be sent after all (the codec says
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from splitter.carry import Refused
+from splitter.carry import Phase, Refused
 from splitter.checks import check_facts, stateless
 from splitter.effects import Effects, Fact
 from splitter.find import Found
 from splitter.ir import Diagnostic
-from splitter.knowledge import row
+from splitter.knowledge import known
 from splitter.origins import Lost, Origin
 from splitter.reach import APART, Reach
 from splitter.read import ENTRY, Module, statements
 from splitter.resolve import Definition, Library
 from splitter.sites import Site
 from splitter.slice import Slicer
-from splitter.uses import loader_uses
+from splitter.uses import loader_uses, uses
 
 # Reasons against building a dataset on the worker that are none against sending it.
 OPEN = frozenset({"S201", "S304", "S305", "S306", "S311", "S314", "S315", "S316", "S317"})
+# What stays with the process that made it: the codec has no way to send it.
+TIED = (
+    "multiprocessing.",
+    "torch.multiprocessing.",
+    "threading.",
+    "sqlite3.",
+    "lmdb.",
+    "h5py.",
+    "socket.",
+    "transformers.",
+    "tokenizers.",
+    "sentencepiece.",
+)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 
 
@@ -41,29 +56,58 @@ class Sent:
     accepts: tuple[str, ...]
     origin: Origin | None
     stateless: bool | None
+    inline: bool
 
 
-def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int]) -> Sent | None:
-    """How a loader's dataset can be sent; None when it can't."""
+def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], counts: set[int | None]) -> Sent | None:
+    """How a loader's dataset can be sent; None when it can't. `counts` are the numbers of workers that the loader may have."""
     origins = found.origins[id(site.call)]
     slicer = Slicer(found, effects, site.module, site.call, frozenset())
     try:
         lost = not origins or any(isinstance(origin, Lost) for origin in origins)
         reach = _reach(found, site, handles)
         _take(slicer, reach)
-        if lost and not _strangers(found, effects, site, slicer) and not reach.libraries:
+        strangers = _strangers(found, effects, site, slicer) if lost else {}
+        if lost and not strangers and not reach.libraries:
             return None
         parts = ("dataset", *_functions(found, effects, site, slicer, handles))
     except Refused:
         return None
-    slicer.carried.facts = [item for item in slicer.carried.facts if not _in_constructor(item[1])]
-    if check_facts(found, slicer, site, {1}, slicer.carried.inside) is not None or _configured(found, reach):
+    functions = [expr for option in ("collate_fn", "worker_init_fn") for expr in site.options.get(option, ())]
+    slicer.carried.facts = _on_worker(slicer, [*functions, *(definition.node for definition in (reach.definitions | strangers).values())])
+    same = None if lost or _unknown(reach) or _iterable(found, slicer) else stateless(found, slicer, None)
+    still = same is True and all(isinstance(origin, Origin) and _still(found, effects, origin, slicer) for origin in origins)
+    if counts == {0} and not still:
+        return None
+    if check_facts(found, slicer, site, counts if still else {1}, slicer.carried.inside) is not None or _configured(found, reach):
         return None
     if any(use.kind in ("handed", "change") for use in loader_uses(found, site)):
         return None
-    known = None if lost or _unknown(reach) else stateless(found, slicer, None)
     origin = next((origin for origin in origins if isinstance(origin, Origin)), None)
-    return Sent(slicer, parts, _accepts(slicer), origin, known)
+    return Sent(slicer, parts, _accepts(slicer), origin, same, inline=still and bool(counts & {0, None}))
+
+
+def _iterable(found: Found, slicer: Slicer) -> bool:
+    return any(
+        name.endswith("IterableDataset") for definition in slicer.carried.definitions for name in found.resolver.ancestry(definition)[0]
+    )
+
+
+def _still(found: Found, effects: Effects, origin: Origin, slicer: Slicer) -> bool:
+    """Whether nothing of the script changes the dataset once it is there."""
+    made = found.kinds.instance_of(origin.module, origin.expr)
+    return not any(
+        use.kind in ("change", "write", "handed", "object") or (use.kind == "call" and not _looks(found, effects, made, use.node))
+        for use in uses(found, origin.module, origin.expr, frozenset(slicer.carried.inside))
+    )
+
+
+def _looks(found: Found, effects: Effects, made: Definition | None, call: ast.AST) -> bool:
+    """A call of a method that only looks at the dataset."""
+    func = call.func if isinstance(call, ast.Call) else None
+    method = found.resolver.method(made, func.attr) if made and isinstance(func, ast.Attribute) else None
+    changing = ("writes-self", "writes-global", "in-place", "unknown")
+    return method is not None and not any(fact.effect in changing for fact in effects.of(method.module, method.node))
 
 
 def _reach(found: Found, site: Site, handles: frozenset[int]) -> Reach:
@@ -72,6 +116,9 @@ def _reach(found: Found, site: Site, handles: frozenset[int]) -> Reach:
         reach.expression(site.module, expr)
     if handles & reach.expressions:
         raise Refused(Diagnostic("S305", site.module.span(site.call)))  # a part of it is on the worker
+    tied = sorted(name for name in reach.libraries if name.startswith(TIED))
+    if tied:
+        raise Refused(Diagnostic("S305", site.module.span(site.call), (("name", f"`{tied[0]}`"), ("what", "tied to this process"))))
     if reach.lambdas:
         module, node = reach.lambdas[0]
         raise Refused(Diagnostic("S305", module.span(node), (("name", "lambda"), ("what", "a function without a name"))))
@@ -97,21 +144,20 @@ def _carry(slicer: Slicer, definition: Definition) -> None:
         slicer.carrier.local_module(module)
 
 
-def _strangers(found: Found, effects: Effects, site: Site, slicer: Slicer) -> int:
-    """The datasets and transforms of the program, for an origin that can't be followed; how many of them can be accepted."""
-    count = 0
+def _strangers(found: Found, effects: Effects, site: Site, slicer: Slicer) -> dict[int, Definition]:
+    """The datasets and transforms of the program that can be accepted, for an origin that can't be followed."""
+    accepted = {}
     for module in found.program.modules.values():
         for stmt in module.tree.body:
             if not isinstance(stmt, ast.ClassDef):
                 continue
             definition = Definition(module, stmt)
             kind = found.kinds.class_kind(definition)
-            if kind in APART or not (kind == "dataset" or found.resolver.method(definition, "__call__")):
-                continue
-            if _clean(found, effects, site, definition):
-                _carry(slicer, definition)
-                count += kind == "dataset"
-    return count
+            if kind not in APART and (kind == "dataset" or found.resolver.method(definition, "__call__")):
+                if _clean(found, effects, site, definition):
+                    _carry(slicer, definition)
+                    accepted[id(stmt)] = definition
+    return accepted
 
 
 def _clean(found: Found, effects: Effects, site: Site, definition: Definition) -> bool:
@@ -120,7 +166,7 @@ def _clean(found: Found, effects: Effects, site: Site, definition: Definition) -
         _carry(trial, definition)
     except Refused:
         return False
-    trial.carried.facts = [item for item in trial.carried.facts if not _in_constructor(item[1])]
+    trial.carried.facts = _on_worker(trial, [definition.node])
     return check_facts(found, trial, site, {1}, trial.carried.inside) is None
 
 
@@ -148,15 +194,48 @@ def _functions(found: Found, effects: Effects, site: Site, slicer: Slicer, handl
     return sent_too
 
 
-def _in_constructor(fact: Fact) -> bool:
-    """Constructors run in the trainer alone. A file that one opens and keeps can't be sent, though."""
-    if fact.effect == "opens":
-        return False
-    return any(isinstance(up, ast.FunctionDef) and up.name in CONSTRUCTORS for up in fact.module.names.ancestors(fact.node))
+def _on_worker(slicer: Slicer, roots: list[ast.AST]) -> list[tuple[Phase, Fact]]:
+    """The facts of code that runs on the worker: not of constructors, nor of functions and methods that nothing there names.
+
+    A file that is opened and kept can't be sent, wherever that happens.
+    """
+    nodes = [definition.node for definition in slicer.carried.definitions]
+    methods = [stmt for node in nodes if isinstance(node, ast.ClassDef) for stmt in node.body if isinstance(stmt, FUNCTIONS)]
+    alive = {id(node) for node in nodes if node in roots}
+    alive |= {id(stmt) for stmt in methods if stmt.name.startswith("__") and stmt.name not in CONSTRUCTORS}
+    every = {id(node): node for node in [*nodes, *methods]}
+    before = -1
+    while before != len(alive):
+        before = len(alive)
+        named = {name for root in [*roots, *slicer.body.values()] for name in _named(root, every.keys() - alive)}
+        named |= {name for node in nodes if id(node) in alive for name in _named(node, every.keys() - alive)}
+        alive |= {key for key, node in every.items() if node.name in named and node.name not in CONSTRUCTORS}
+    dead = every.keys() - alive
+    return [
+        (phase, fact)
+        for phase, fact in slicer.carried.facts
+        if fact.effect == "opens" or not any(id(up) in dead for up in fact.module.names.ancestors(fact.node))
+    ]
+
+
+def _named(root: ast.AST, dead: Set[int]) -> Iterator[str]:
+    """The identifiers and texts in some code, what is `dead` left out."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if id(node) in dead:
+            continue
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        stack.extend(ast.iter_child_nodes(node))
 
 
 def _unknown(reach: Reach) -> set[str]:
-    return {name.split(".")[0] for name in reach.libraries if "unknown" in row(name).effects}
+    return {name.split(".")[0] for name in reach.libraries if not known(name)}
 
 
 def _configured(found: Found, reach: Reach) -> bool:
@@ -181,4 +260,3 @@ def _accepts(slicer: Slicer) -> tuple[str, ...]:
         if definition.module.names.parent_of.get(definition.node) is definition.module.tree
     ]
     return tuple(dict.fromkeys(names))
-

@@ -39,8 +39,9 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
 
     `feed` names the loader builder of the worker program (default: the one named like the dataset, if any; None: none), `env` is its
     environment. `send` names what is built here and sent to the workers whenever an iterator is made: "dataset", or a tuple that has
-    "collate_fn" or "worker_init_fn" too; with num_workers=0, or when a part can't be sent, the loader is torch's own. All other
-    arguments are torch's; collate_fn and worker_init_fn are the builder's on the worker, unless they are sent.
+    "collate_fn" or "worker_init_fn" too; with num_workers=0 (unless `inline` says that nothing changes the dataset meanwhile), or when
+    a part can't be sent, the loader is torch's own. All other arguments are torch's; collate_fn and worker_init_fn are the builder's on
+    the worker, unless they are sent.
     ConfigError for a collate_fn or worker_init_fn that the worker program doesn't have.
     """
 
@@ -51,23 +52,24 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         feed: str | type[_ByName] | None = _ByName,
         env: Mapping[str, object] | None = None,
         send: str | tuple[str, ...] = (),
+        inline: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, *args, **kwargs)
         self._send = parts(send)
-        elsewhere = self.num_workers > 0 if self._send else is_remote(dataset, number_of)
+        elsewhere = self.num_workers > 0 or inline if self._send else is_remote(dataset, number_of)
         self._site = _open_site(self, dataset, feed, env or {}) if elsewhere else None
 
     def _get_iterator(self) -> Any:
         if self._site is None:
             return super()._get_iterator()
-        if self.num_workers == 0:
-            return InlineIterator(self, self._site)
         received = self._hand_over(self._site) if self._send else None
         if self._site is None:
             return super()._get_iterator()
-        self.check_worker_number_rationality()
         described = describe(self.dataset, number_of) if received is None else received.reference
+        if self.num_workers == 0:
+            return InlineIterator(self, self._site, described, received)
+        self.check_worker_number_rationality()
         return StreamsIterator(self, self._site, described, received)
 
     def _hand_over(self, site: Site) -> Received | None:
@@ -90,8 +92,8 @@ def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping
     number = session.number()
     has_collate, has_init = session.call("loader", feed, described(environment), fresh=number, changes=False).value
     for attribute, there in (("collate_fn", has_collate), ("worker_init_fn", has_init)):
-        given = getattr(loader, attribute)
-        if attribute not in loader._send and not there and given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):
+        given = None if there or attribute in loader._send else getattr(loader, attribute)
+        if given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):
             what = f"{attribute}={getattr(given, '__qualname__', given)!s} is not in the worker program"
             raise ConfigError.of("R601", what=what)
     weakref.finalize(loader, session.drop, number).atexit = False

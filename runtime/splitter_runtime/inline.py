@@ -23,13 +23,12 @@ from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIt
 
 from . import ambient
 from .frames import Kind
-from .remote_dataset import number_of
 from .remote_iterator import LoaderView
 from .session import Pending
-from .trees import describe
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, Site
+    from .sending import Received
 
 AHEAD = 2
 
@@ -62,7 +61,7 @@ class RemoteFetcher:
         """Make the fetcher on the templates; for an iterable dataset that calls iter() on it."""
         self._site = site
         self.number = site.session.number()
-        arguments = (site.number, describe(dataset, number_of), kind, auto_collation, drop_last)
+        arguments = (site.number, dataset, kind, auto_collation, drop_last)
         site.session.call("fetcher", *arguments, fresh=self.number, changes=kind == _DatasetKind.Iterable)
 
     def fetch(self, index: Any) -> Any:
@@ -130,11 +129,13 @@ class Lookahead(Iterator[Any]):
 class InlineIterator(_SingleProcessDataLoaderIter):
     """torch's iterator, with a fetcher on the worker."""
 
-    def __init__(self, loader: DataLoader, site: Site) -> None:
+    def __init__(self, loader: DataLoader, site: Site, dataset: Any, received: Received | None = None) -> None:
+        """`dataset` is the description of the loader's dataset; `received` is what was sent for this iterator."""
         # The fetcher that torch makes first is for a map-style dataset, which calls nothing on it.
         super().__init__(LoaderView(loader, _dataset_kind=_DatasetKind.Map))
         self._dataset_kind = loader._dataset_kind
-        fetcher = RemoteFetcher(site, loader.dataset, self._dataset_kind, self._auto_collation, self._drop_last)
+        self._received = received  # the templates hold it as long as this is here
+        fetcher = RemoteFetcher(site, dataset, self._dataset_kind, self._auto_collation, self._drop_last)
         self._dataset_fetcher: Any = fetcher
         if site.stateless and self._dataset_kind == _DatasetKind.Map and can_look_ahead(self._index_sampler):
             self._sampler_iter: Any = Lookahead(self._sampler_iter, fetcher)
