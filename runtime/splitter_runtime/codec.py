@@ -7,7 +7,8 @@
 The payload is the buffers one after another, each padded with zeros to 64 bytes; `Encoded.parts` gives it piece by piece
 and `Encoded.copy_into` writes it. The format of the header is in `codec_wire`; what is sent how is in `codec_plain` (plain
 data, containers, standard library), `codec_types` (instances, enums, subclasses, pytrees), `codec_tensors`,
-`codec_arrays` (numpy) and `codec_images` (Pillow).
+`codec_arrays` (numpy), `codec_images` (Pillow); with `code`: `codec_functions`, `codec_objects` (generators, partial objects) and
+`codec_datasets` (pandas, Hugging Face).
 
 Kept: types, order, bits, dtypes, shapes, exact strides, which tensors share memory, which objects are one object. Classes
 are found by name among modules that are already imported, and no code of theirs runs. Not kept: `.grad` and hooks of
@@ -20,13 +21,24 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from . import codec_arrays, codec_images, codec_plain, codec_tensors, codec_types  # noqa: F401  (each adds its types to the tables)
-from .codec_reader import Frame, Reader, damaged
-from .codec_wire import ALIGN, DEFAULT_LIMITS, Limits, padded
+# each adds its types to the tables
+from . import (  # noqa: F401
+    codec_arrays,
+    codec_datasets,
+    codec_functions,
+    codec_images,
+    codec_lists,
+    codec_objects,
+    codec_plain,
+    codec_tensors,
+    codec_types,
+)
+from .codec_reader import Accept, Frame, Reader, damaged
+from .codec_wire import ALIGN, DEFAULT_LIMITS, SENT_LIMITS, Limits, padded
 from .codec_writer import Refusal, Writer
 from .errors import CodecError
 
-__all__ = ["ALIGN", "DEFAULT_LIMITS", "Encoded", "Limits", "decode", "encode", "payload_size"]
+__all__ = ["ALIGN", "DEFAULT_LIMITS", "SENT_LIMITS", "Accept", "Encoded", "Limits", "decode", "encode", "payload_size"]
 
 _ZEROS = memoryview(bytes(ALIGN))
 # what reading hostile bytes with struct, numpy, torch and the constructors of values can raise
@@ -71,9 +83,13 @@ class Encoded:
             start += view.nbytes
 
 
-def encode(value: object, *, name: str = "value", limits: Limits = DEFAULT_LIMITS) -> Encoded:
-    """Encode a value; CodecError names the place in it that can't be sent, e.g. batch[0]["x"]."""
-    writer = Writer(limits)
+def encode(value: object, *, name: str = "value", limits: Limits | None = None, code: bool = False) -> Encoded:
+    """Encode a value; CodecError names the place in it that can't be sent, e.g. batch[0]["x"].
+
+    With `code` it may be a whole dataset: functions and modules travel by name, random generators with their state, and parameters
+    and shared memory, which the copy would not share, are refused. `limits` are those of a batch, or of a dataset with `code`.
+    """
+    writer = Writer(limits or (SENT_LIMITS if code else DEFAULT_LIMITS), code)
     try:
         writer.put(value)
         return Encoded(*writer.finish())
@@ -88,11 +104,21 @@ def payload_size(header: bytes, *, limits: Limits = DEFAULT_LIMITS) -> int:
     return Frame(header, limits).total
 
 
-def decode(header: bytes, payload: bytearray | memoryview, *, limits: Limits = DEFAULT_LIMITS) -> object:
+def decode(
+    header: bytes,
+    payload: bytearray | memoryview,
+    *,
+    limits: Limits | None = None,
+    code: bool = False,
+    accept: Accept | None = None,
+) -> object:
     """The value of a header and its payload, which is writable and has exactly `payload_size` bytes.
 
-    Tensors and arrays are views of the payload and keep it alive. Raises CodecError, and nothing else, whatever the bytes are.
+    Tensors and arrays are views of the payload and keep it alive. `code` allows what encode() allows with it. `accept` is asked with
+    module and qualified name for every class and function, and with ("pandas", "") for a library whose objects are made again.
+    Raises CodecError, and nothing else, whatever the bytes are.
     """
+    limits = limits or (SENT_LIMITS if code else DEFAULT_LIMITS)
     frame = Frame(header, limits)
     view = memoryview(payload)
     if view.nbytes != frame.total:
@@ -101,7 +127,7 @@ def decode(header: bytes, payload: bytearray | memoryview, *, limits: Limits = D
         raise damaged("the payload is read-only memory")
     if view.ndim != 1 or view.format != "B":
         view = view.cast("B")
-    reader = Reader(frame, view, limits)
+    reader = Reader(frame, view, limits, code, accept)
     try:
         value = reader.get()
     except CodecError:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from . import codec_wire as wire
+from .codec_memory import refuse_shared
 from .codec_reader import ATOMS as READ_ATOM
 from .codec_reader import NODES as READ_NODE
 from .codec_reader import Reader, damaged
@@ -111,6 +112,8 @@ def _put_array(w: Writer, array: np.ndarray[Any, Any]) -> None:
     w.out += _shape(dimensions).pack(*array.shape, *array.strides)
     low, high = reach(array.shape, array.strides, array.dtype.itemsize)
     address = array.__array_interface__["data"][0] - low
+    if w.code:
+        refuse_shared(w, address)
     # the offset is that of the lowest byte; the reader adds what negative strides need
     alignment = array.dtype.alignment if array.flags.aligned else 1
     region = Region(address, low + high, array, head + 2, address, alignment, None)

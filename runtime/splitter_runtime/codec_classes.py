@@ -11,14 +11,14 @@ from typing import Any
 
 from .errors import CodecError
 
-_MAINS = ("__main__", "__mp_main__")
+MAINS = ("__main__", "__mp_main__")
 _POINTER = struct.calcsize("P")
 HEAP_TYPE = 1 << 9  # flag of classes that a class statement (or an extension, at run time) made
 
 
 def _look_up(module: str, name: str) -> object:
     """What stands under a name, or None; read from the dictionaries themselves, so that no `__getattr__` runs."""
-    for candidate in _MAINS if module in _MAINS else (module,):
+    for candidate in MAINS if module in MAINS else (module,):
         found: object = sys.modules.get(candidate)
         if found is None:
             continue
@@ -31,7 +31,7 @@ def _look_up(module: str, name: str) -> object:
 
 def class_names(cls: type) -> tuple[str, str] | None:
     """Module and qualified name under which `cls` is found again, or None when it isn't."""
-    module = "__main__" if cls.__module__ in _MAINS else cls.__module__
+    module = "__main__" if cls.__module__ in MAINS else cls.__module__
     return (module, cls.__qualname__) if _look_up(module, cls.__qualname__) is cls else None
 
 

@@ -10,11 +10,11 @@ import pathlib
 import struct
 import sys
 import uuid
-from array import array
 from collections.abc import Callable
 from typing import Any
 
 from . import codec_wire as wire
+from .codec_lists import put_closed
 from .codec_reader import ATOMS as READ_ATOM
 from .codec_reader import NODES as READ_NODE
 from .codec_reader import Reader, damaged
@@ -22,9 +22,6 @@ from .codec_writer import ATOMS as WRITE_ATOM
 from .codec_writer import FAMILIES, Put, Refusal, Writer
 from .codec_writer import NODES as WRITE_NODE
 from .errors import CodecError
-
-_PACK_FROM = 8  # shorter lists of numbers are written one by one
-
 
 # --- numbers and text
 
@@ -92,85 +89,10 @@ READ_ATOM[wire.ELLIPSIS] = lambda r: ...
 READ_NODE[wire.BYTEARRAY] = lambda r, slot: bytearray(r.data())
 
 
-# --- lists and tuples; many plain ints or floats are packed
-
-
-def _packed(values: list[Any] | tuple[Any, ...]) -> tuple[bool, array[Any]] | None:
-    """Whether these are ints (or else floats), and the numbers packed; None when they are anything else."""
-    kind = type(values[0])
-    if (kind is not int and kind is not float) or len(set(map(type, values))) != 1:
-        return None
-    try:
-        return kind is int, array("q" if kind is int else "d", values)
-    except OverflowError:
-        return None
-
-
-def _put_list(w: Writer, values: list[Any]) -> None:
-    packed = _packed(values) if len(values) >= _PACK_FROM else None
-    if packed is None:
-        w.out.append(wire.LIST)
-        w.items(values)
-    else:
-        w.out.append(wire.INTS if packed[0] else wire.FLOATS)
-        w.data(packed[1].tobytes())
-
-
-def _put_tuple(w: Writer, values: tuple[Any, ...]) -> None:
-    packed = _packed(values) if len(values) >= _PACK_FROM else None
-    if packed is None:
-        put_closed(w, values, wire.TUPLE)
-    else:
-        w.out.append(wire.TUPLE_INTS if packed[0] else wire.TUPLE_FLOATS)
-        w.data(packed[1].tobytes())
-
-
-def put_closed(w: Writer, values: Any, tag: int) -> None:
-    """A container that can't be referred to from inside itself, since it exists only when its items do."""
-    number = len(w.memo) - 1
-    w.out.append(tag)
-    w.opened.add(number)
-    w.items(values, "[{}]" if tag == wire.TUPLE else "{{{}}}")
-    w.opened.discard(number)
-
-
-def _get_list(r: Reader, slot: int) -> list[Any]:
-    values: list[Any] = []
-    r.memo[slot] = values
-    fill(r, values)
-    return values
-
-
-def fill(r: Reader, values: list[Any]) -> None:
-    get = r.get
-    for _ in range(r.count()):
-        list.append(values, get())
-    r.depth -= 1
-
-
-def _unpack(r: Reader, kind: str) -> list[Any]:
-    numbers = array(kind)
-    numbers.frombytes(r.data())
-    r.nodes += len(numbers)
-    if r.nodes > r.limits.max_nodes:
-        raise CodecError.of("R112", what="the number of nodes", size=r.nodes, limit=r.limits.max_nodes)
-    return numbers.tolist()
-
-
-WRITE_NODE[list] = _put_list
-WRITE_NODE[tuple] = _put_tuple
-READ_NODE[wire.LIST] = _get_list
-READ_NODE[wire.TUPLE] = lambda r, slot: tuple(r.items())
-READ_NODE[wire.INTS] = lambda r, slot: _unpack(r, "q")
-READ_NODE[wire.FLOATS] = lambda r, slot: _unpack(r, "d")
-READ_NODE[wire.TUPLE_INTS] = lambda r, slot: tuple(_unpack(r, "q"))
-READ_NODE[wire.TUPLE_FLOATS] = lambda r, slot: tuple(_unpack(r, "d"))
-
-
 # --- sets and dicts
 
 
-def _put_set(w: Writer, values: Any) -> None:
+def put_set(w: Writer, values: Any) -> None:
     put_closed(w, values, wire.SET if type(values) is set else wire.FROZENSET)
 
 
@@ -258,7 +180,7 @@ def _get_deque(r: Reader, slot: int) -> collections.deque[Any]:
     return values
 
 
-WRITE_NODE[set] = WRITE_NODE[frozenset] = _put_set
+WRITE_NODE[set] = WRITE_NODE[frozenset] = put_set
 WRITE_NODE[dict] = _put_dict
 WRITE_NODE[collections.OrderedDict] = WRITE_NODE[collections.Counter] = _put_ordered
 WRITE_NODE[collections.defaultdict] = _put_default

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from . import codec_wire as wire
 from .codec_classes import resolve
 from .errors import CodecError
 
+Accept = Callable[[str, str], bool]  # asked for every class, function and module: module, qualified name
 Get = Callable[["Reader"], Any]
 GetNode = Callable[["Reader", int], Any]
 
@@ -62,9 +64,11 @@ class Reader:
     """State of one decode. `get` reads a node."""
 
     __slots__ = (
+        "accept",
         "bases",
         "buf",
         "classes",
+        "code",
         "depth",
         "limits",
         "memo",
@@ -76,8 +80,10 @@ class Reader:
         "spent",
     )
 
-    def __init__(self, frame: Frame, payload: memoryview, limits: wire.Limits) -> None:
+    def __init__(self, frame: Frame, payload: memoryview, limits: wire.Limits, code: bool = False, accept: Accept | None = None) -> None:
         self.buf = frame.tree
+        self.code = code
+        self.accept = accept
         self.pos = 0
         self.payload = payload
         self.offsets = frame.offsets
@@ -164,8 +170,32 @@ class Reader:
     def class_ref(self) -> type:
         number = self.u32()
         if number == len(self.classes):
-            self.classes.append(resolve(self.text(), self.text()))
+            self.classes.append(resolve(*self.names()))
         return self.classes[number]
+
+    def names(self) -> tuple[str, str]:
+        """A module and a qualified name in it. CodecError when they are not accepted."""
+        module, name = self.text(), self.text()
+        self.check(module, name)
+        return module, name
+
+    def check(self, module: str, name: str) -> None:
+        """CodecError R117 when a class, function or module isn't accepted."""
+        if self.accept is not None and not self.accept(module, name):
+            raise CodecError.of("R117", name=f"{module}.{name}" if name else module)
+
+    def library(self, name: str) -> Any:
+        """A module that is imported here. CodecError when it isn't, or isn't accepted."""
+        self.check(name, "")
+        module = sys.modules.get(name)
+        if module is None:
+            raise CodecError.of("R113", name=name)
+        return module
+
+    def need_code(self) -> None:
+        """CodecError when only data may be in the value."""
+        if not self.code:
+            raise damaged("it holds functions, where only data belongs")
 
 
 def get_ref(reader: Reader) -> Any:

@@ -16,6 +16,7 @@ import torch
 
 from . import codec_wire as wire
 from .codec_classes import set_state, state_of
+from .codec_memory import refuse_tensor, refuse_trained
 from .codec_plain import add_row
 from .codec_reader import ATOMS as READ_ATOM
 from .codec_reader import NODES as READ_NODE
@@ -87,6 +88,8 @@ def _put_tensor(w: Writer, tensor: torch.Tensor) -> None:
 def _put_strided(w: Writer, tensor: torch.Tensor) -> None:
     number = _NUMBER.get(tensor.dtype)
     flags = _flags(tensor)
+    if w.code:
+        refuse_tensor(w, tensor)
     if number is None:
         raise Refusal("R103", what=str(tensor.dtype))
     sizes = tensor.size()
@@ -163,6 +166,8 @@ def _put_sparse(w: Writer, tensor: torch.Tensor) -> None:
     if tensor.device.type != "cpu":
         raise Refusal("R103", what=tensor.device.type)
     grad = tensor.requires_grad
+    if w.code:
+        refuse_trained(tensor)
     tensor = tensor.detach()
     if tensor.layout is torch.sparse_coo:
         w.out.append(wire.SPARSE_COO)

@@ -16,7 +16,8 @@ from torch.utils import _pytree as pytree
 
 from . import codec_wire as wire
 from .codec_classes import HEAP_TYPE, set_state, state_of, why_not_plain
-from .codec_plain import fill, get_factory, put_factory
+from .codec_lists import fill
+from .codec_plain import get_factory, put_factory
 from .codec_reader import ATOMS as READ_ATOM
 from .codec_reader import NODES as READ_NODE
 from .codec_reader import Reader, damaged

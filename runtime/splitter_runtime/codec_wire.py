@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass
 
 MAGIC = b"SPLv"
-FORMAT = 1
+FORMAT = 2
 ORDER = int(sys.byteorder == "little")
 ALIGN = 64
 INLINE = 4096  # bytes and packed numbers up to this size stay in the header
@@ -34,11 +34,14 @@ SEGMENT_PLACE = struct.Struct("<IQ")
 
 # without identity
 NONE, TRUE, FALSE, ELLIPSIS, INT, BIGINT, FLOAT, STR, BYTES, REF, BUILT, CLASS, ENUM, CONSTANT, SCALAR, DTYPE, FLAG = range(17)
+# the same, in values that may hold code
+FUNCTION, METHOD, BUILTIN_METHOD, DESCRIPTOR, MODULE, SPECIAL = range(17, 23)
 # with identity
 NODE = 64
 LIST, TUPLE, DICT, SET, FROZENSET, BYTEARRAY, INTS, FLOATS, TUPLE_INTS, TUPLE_FLOATS = range(NODE, NODE + 10)
 ORDERED, DEFAULT, COUNTER, DEQUE, SUBCLASS, INSTANCE, PYTREE, STRUCTSEQ = range(NODE + 10, NODE + 18)
 TENSOR, SUBTENSOR, SPARSE_COO, SPARSE_COMPRESSED, ARRAY, OBJECT_ARRAY, SUBARRAY, IMAGE = range(NODE + 18, NODE + 26)
+TEXTS, ROWS, OBJECT = range(NODE + 26, NODE + 29)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+SENT_LIMITS = Limits(max_header=2 << 30, max_depth=200, max_nodes=200_000_000)  # of a whole dataset: millions of file names
 
 
 def padded(nbytes: int) -> int:

@@ -96,10 +96,11 @@ class Region:
 class Writer:
     """State of one encode. `put` writes a node; families use `count`, `data`, `class_ref`, `region`."""
 
-    __slots__ = ("blobs", "classes", "depth", "keep", "limits", "memo", "nodes", "opened", "out", "regions")
+    __slots__ = ("blobs", "classes", "code", "depth", "keep", "limits", "memo", "nodes", "opened", "out", "regions", "shared")
 
-    def __init__(self, limits: wire.Limits) -> None:
+    def __init__(self, limits: wire.Limits, code: bool = False) -> None:
         self.out = bytearray()
+        self.code = code  # whether functions and what holds state beside its attributes may be in the value
         self.limits = limits
         self.memo: dict[int, int] = {}
         self.keep: list[object] = []
@@ -107,6 +108,7 @@ class Writer:
         self.classes: dict[type, int] = {}
         self.blobs: list[memoryview] = []
         self.regions: list[Region] = []
+        self.shared: list[range] | None = None  # memory that processes share, once asked for
         self.depth = 0
         self.nodes = 0
 

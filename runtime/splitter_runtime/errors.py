@@ -50,6 +50,14 @@ CODES: dict[str, tuple[str, str]] = {
         "{path}: {type} can't be sent: {why}",
         "Change what is returned to plain data, or convert it in collate_fn.",
     ),
+    "R108": (
+        "{path}: {what} can't be sent",
+        "Define it with def at the top level of a module, under the name that it has.",
+    ),
+    "R109": (
+        "{path}: {what} can't be sent with a dataset: the worker would get a copy that is not kept up to date",
+        "Keep models, and memory that processes share, out of datasets and transforms.",
+    ),
     "R110": (
         "the bytes received are damaged: {why}",
         "Check that both sides run the same version of splitter_runtime.",
@@ -75,6 +83,14 @@ CODES: dict[str, tuple[str, str]] = {
         "Register the type in a module that the script and its worker program both import.",
     ),
     "R116": ("{name} is not known to the {library} here", "Install the same version of {library} on both sides."),
+    "R117": (
+        "{name} is not one of the classes and functions that the worker program accepts",
+        "Compile the script again, so that the worker program lists what the dataset consists of.",
+    ),
+    "R118": (
+        "a set of {size} items would be iterated in another order here than in the process that sent it",
+        "Sort what the dataset iterates over, or keep a list.",
+    ),
     "R201": ("worker and trainer differ: {difference}", "Install the same versions, or set SPLITTER_ALLOW_SKEW=1."),
     "R301": ("the worker {worker} refused the token", "Give worker and trainer the same token."),
     "R401": ("worker {worker} was lost: {why}", "Look at the worker's log for the reason, then start again."),
@@ -100,7 +116,7 @@ class SplitterError(RuntimeError):
 
 
 class CodecError(SplitterError):
-    """A value can't be sent (R101-R107), or received bytes are not a value (R110-R116)."""
+    """A value can't be sent (R101-R109), or received bytes are not a value (R110-R118)."""
 
 
 class SkewError(SplitterError):
