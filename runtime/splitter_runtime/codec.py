@@ -30,6 +30,7 @@ from . import (  # noqa: F401
     codec_lists,
     codec_objects,
     codec_plain,
+    codec_tables,
     codec_tensors,
     codec_types,
 )

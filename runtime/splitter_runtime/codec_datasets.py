@@ -1,1 +1,111 @@
-"""Tables of pandas and of Hugging Face's datasets, in values that may hold code."""
+"""Datasets of Hugging Face and tables of Arrow, in values that may hold code.
+
+The table travels as Arrow's own stream of bytes, and is read there without a copy; with it go the indices, features, format (a custom
+transform by its name), split and fingerprint. Not kept: where the table was cached, and what its info says about files and sizes.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .codec_objects import add_maker, object_writer
+from .codec_reader import Reader, damaged
+from .codec_writer import FAMILIES, Put, Refusal
+
+_TABLE, _DATASET, _FEATURES, _SCHEMA = range(40, 44)
+_LARGEST = 4 << 30  # bytes of a table, which is in memory several times while it is sent
+_INFO = ("description", "citation", "homepage", "license")
+_OWN = ("_info", "_split", "_indexes", "_data", "_indices", "_fingerprint")
+
+
+def _table_parts(table: Any) -> tuple[Any, ...]:
+    if table.nbytes > _LARGEST:
+        raise Refusal("R104", what="its table", size=f"{table.nbytes} bytes", limit=f"{_LARGEST} bytes")
+    arrow = sys.modules["pyarrow"]
+    sink = arrow.BufferOutputStream()
+    with arrow.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    return (np.frombuffer(sink.getvalue(), np.uint8),)
+
+
+def _table(r: Reader, parts: list[Any]) -> Any:
+    arrow = r.library("pyarrow")
+    (raw,) = parts
+    if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8:
+        raise damaged("a table without bytes")
+    try:
+        return arrow.ipc.open_stream(arrow.py_buffer(raw)).read_all()
+    except arrow.ArrowException as error:
+        raise damaged(f"a table that is none: {error}") from error
+
+
+def _schema_parts(schema: Any) -> tuple[Any, ...]:
+    return (schema.serialize().to_pybytes(),)
+
+
+def _schema(r: Reader, parts: list[Any]) -> Any:
+    arrow = r.library("pyarrow")
+    (raw,) = parts
+    try:
+        return arrow.ipc.read_schema(arrow.py_buffer(raw))
+    except arrow.ArrowException as error:
+        raise damaged(f"a schema that is none: {error}") from error
+
+
+def _features(r: Reader, parts: list[Any]) -> Any:
+    return r.library("datasets").Features.from_dict(*parts)
+
+
+def _dataset_parts(dataset: Any) -> tuple[Any, ...]:
+    if dataset._indexes:
+        raise Refusal("R107", type="datasets.Dataset", why="it has a search index")
+    info = {name: getattr(dataset._info, name) for name in _INFO}
+    indices = None if dataset._indices is None else dataset._indices.table
+    state = {name: value for name, value in vars(dataset).items() if name not in _OWN}
+    return dataset._data.table, indices, dataset._info.features, info, dataset._split, dataset._fingerprint, state
+
+
+_STEPS = ("", "", ".features", ".info", ".split", "", "")
+
+
+def _dataset(r: Reader, parts: list[Any]) -> Any:
+    datasets = r.library("datasets")
+    arrow = r.library("pyarrow")
+    table, indices, features, info, split, fingerprint, state = parts
+    if not isinstance(table, arrow.Table) or not isinstance(indices, (arrow.Table, type(None))) or type(state) is not dict:
+        raise damaged("a dataset without a table")
+    in_memory = datasets.table.InMemoryTable
+    made = datasets.Dataset(
+        in_memory(table),
+        info=datasets.DatasetInfo(features=features, **{name: info[name] for name in _INFO}),
+        split=split,
+        indices_table=None if indices is None else in_memory(indices),
+        fingerprint=fingerprint,
+    )
+    vars(made).update(state)
+    return made
+
+
+def _dataset_family(cls: type) -> tuple[Put, bool] | None:
+    package = cls.__module__.partition(".")[0]
+    if package not in ("pyarrow", "datasets"):
+        return None
+    if cls is getattr(sys.modules.get("pyarrow"), "Table", None):
+        return object_writer(_TABLE, _table_parts), False
+    if cls is getattr(sys.modules.get("pyarrow"), "Schema", None):
+        return object_writer(_SCHEMA, _schema_parts), False
+    if cls is getattr(sys.modules.get("datasets"), "Dataset", None):
+        return object_writer(_DATASET, _dataset_parts, _STEPS), False
+    if cls is getattr(sys.modules.get("datasets"), "Features", None):
+        return object_writer(_FEATURES, lambda v: (v.to_dict(),)), False
+    return None
+
+
+add_maker(_TABLE, _table)
+add_maker(_DATASET, _dataset)
+add_maker(_FEATURES, _features)
+add_maker(_SCHEMA, _schema)
+FAMILIES.insert(0, _dataset_family)
