@@ -108,7 +108,8 @@ class Decider:
 
     def _site_name(self, site: Site, candidates: tuple[Candidate, ...]) -> str:
         own = candidates[0].name if len(candidates) == 1 else ""
-        given = stem(variable(site.module, site.call))
+        made = [(site.module, site.call), *((place.module, place.expr) for place in site.also)]
+        given = stem(next((name for module, expr in made if (name := variable(module, expr))), ""))
         return unused(own if own and given in GENERIC else given or own or "loader", self.site_names)
 
     # -- slices --------------------------------------------------------------------------------------------------------
@@ -140,7 +141,7 @@ class Decider:
                 if expr is None or (isinstance(expr, ast.Constant) and expr.value is None):
                     continue
                 moved = True
-                slicer.expression(site.site.module, expr, "batch")
+                slicer.expression(site.site.where(expr), expr, "batch")
             shared_line(site.site.module, slicer.body.values())
         except Refused as refusal:
             site.refused = refusal.diagnostic
@@ -191,6 +192,11 @@ class Decider:
         if left is not None:
             candidate.refused = left.refused
             return
+        for use in candidate.uses:
+            plan = next((s for s in sites if s.site is use.site and s.site.problem is not None), None)
+            if plan is not None:  # the dataset stays for a loader that was not understood
+                candidate.refused = plan.refused
+                return
         zero = any(0 in worker_counts(s.site, self.streams) or None in worker_counts(s.site, self.streams) for s in own)
         candidate.refused = check_uses(candidate.uses, candidate.slicer, zero)
         candidate.residence = residence(candidate.uses)

@@ -35,6 +35,8 @@ class Reach:
     libraries: set[str] = field(default_factory=set)
     lambdas: list[tuple[Module, ast.Lambda]] = field(default_factory=list)
     expressions: set[int] = field(default_factory=set)
+    names: list[tuple[Module, ast.Name]] = field(default_factory=list)
+    attributes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.tracer = Tracer(self.found.resolver, self.found.kinds, {id(site.call): site for site in self.found.sites})
@@ -59,6 +61,7 @@ class Reach:
     def _name(self, module: Module, name: ast.Name) -> None:
         if not isinstance(name.ctx, ast.Load):
             return
+        self.names.append((module, name))
         scope = module.names.scope_of[name].lookup(name.id)
         for target in self.found.resolver.targets(module, name):
             self._target(target)
@@ -130,6 +133,7 @@ class Reach:
             return
         definition = self.found.kinds.instance_of(module, attribute.value)
         values = list(self.tracer.member_values(definition, attribute.attr)) if definition else []
+        self.attributes.add(attribute.attr)
         for owner, value in values:
             self.expression(owner, value)
         if not values:

@@ -11,15 +11,18 @@ runtime leaves the loader to torch. What can't be sent after all (the codec says
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from splitter.carry import Phase, Refused
+from splitter.changes import changes, changes_of
 from splitter.checks import check_facts, stateless
 from splitter.effects import Effects, Fact
 from splitter.find import Found
 from splitter.ir import Diagnostic
-from splitter.knowledge import known
+from splitter.knowledge import known, row
+from splitter.order import happens_before
 from splitter.origins import Lost, Origin
 from splitter.reach import APART, Reach
 from splitter.read import ENTRY, Module, statements
@@ -29,7 +32,7 @@ from splitter.slice import Slicer
 from splitter.uses import loader_uses, uses
 
 # Reasons against building a dataset on the worker that are none against sending it.
-OPEN = frozenset({"S201", "S304", "S305", "S306", "S311", "S314", "S315", "S316", "S317"})
+OPEN = frozenset({"S201", "S302", "S304", "S305", "S306", "S311", "S314", "S315", "S316", "S317"})
 # What stays with the process that made it: the codec has no way to send it.
 TIED = (
     "multiprocessing.",
@@ -68,7 +71,8 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
         reach = _reach(found, site, handles)
         _take(slicer, reach)
         strangers = _strangers(found, effects, site, slicer) if lost else {}
-        if lost and not strangers and not reach.libraries:
+        packages = _packages(found, reach.libraries, strangers)
+        if lost and not strangers and not any(row(name).gives == "dataset" or not known(name) for name in reach.libraries):
             return None
         parts = ("dataset", *_functions(found, effects, site, slicer, handles))
     except Refused:
@@ -76,15 +80,15 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
     functions = [expr for option in ("collate_fn", "worker_init_fn") for expr in site.options.get(option, ())]
     slicer.carried.facts = _on_worker(slicer, [*functions, *(definition.node for definition in (reach.definitions | strangers).values())])
     same = None if lost or _unknown(reach) or _iterable(found, slicer) else stateless(found, slicer, None)
-    still = same is True and all(isinstance(origin, Origin) and _still(found, effects, origin, slicer) for origin in origins)
+    made = [origin for origin in origins if isinstance(origin, Origin)]
+    still = same is True and _unchanged(found, reach, site) and all(_still(found, effects, origin, slicer) for origin in made)
     if counts == {0} and not still:
         return None
     if check_facts(found, slicer, site, counts if still else {1}, slicer.carried.inside) is not None or _configured(found, reach):
         return None
     if any(use.kind in ("handed", "change") for use in loader_uses(found, site)):
         return None
-    origin = next((origin for origin in origins if isinstance(origin, Origin)), None)
-    return Sent(slicer, parts, _accepts(slicer), origin, same, inline=still and bool(counts & {0, None}))
+    return Sent(slicer, parts, (*_accepts(slicer), *packages), made[0] if made else None, same, inline=still and bool(counts & {0, None}))
 
 
 def _iterable(found: Found, slicer: Slicer) -> bool:
@@ -102,6 +106,20 @@ def _still(found: Found, effects: Effects, origin: Origin, slicer: Slicer) -> bo
     )
 
 
+def _unchanged(found: Found, reach: Reach, site: Site) -> bool:
+    """Whether nothing that the dataset was made of is changed once the loader is there."""
+    for module, name in reach.names:
+        for use in changes_of(found, module, name):
+            if not happens_before(found.resolver, module, use, site.module, site.call):
+                return False
+    return not any(
+        changes(module, node) and not happens_before(found.resolver, module, node, site.module, site.call)
+        for attribute in reach.attributes
+        for module, node in found.program.mentions(attribute)
+        if isinstance(node, ast.Attribute)
+    )
+
+
 def _looks(found: Found, effects: Effects, made: Definition | None, call: ast.AST) -> bool:
     """A call of a method that only looks at the dataset."""
     func = call.func if isinstance(call, ast.Call) else None
@@ -113,7 +131,7 @@ def _looks(found: Found, effects: Effects, made: Definition | None, call: ast.AS
 def _reach(found: Found, site: Site, handles: frozenset[int]) -> Reach:
     reach = Reach(found)
     for expr in site.options.get("dataset", ()):
-        reach.expression(site.module, expr)
+        reach.expression(site.where(expr), expr)
     if handles & reach.expressions:
         raise Refused(Diagnostic("S305", site.module.span(site.call)))  # a part of it is on the worker
     tied = sorted(name for name in reach.libraries if name.startswith(TIED))
@@ -179,18 +197,18 @@ def _functions(found: Found, effects: Effects, site: Site, slicer: Slicer, handl
             continue
         trial = Slicer(found, effects, site.module, site.call, frozenset())
         try:
-            trial.expression(site.module, expr, "batch")
+            trial.expression(site.where(expr), expr, "batch")
         except Refused as refusal:
             if refusal.diagnostic.code not in OPEN:
                 raise
             reach = Reach(found)
-            reach.expression(site.module, expr)
+            reach.expression(site.where(expr), expr)
             if handles & reach.expressions or isinstance(expr, ast.Lambda):
                 raise
             _take(slicer, reach)
             sent_too.append(option)
         else:
-            slicer.expression(site.module, expr, "batch")
+            slicer.expression(site.where(expr), expr, "batch")
     return sent_too
 
 
@@ -232,6 +250,16 @@ def _named(root: ast.AST, dead: Set[int]) -> Iterator[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
         stack.extend(ast.iter_child_nodes(node))
+
+
+def _packages(found: Found, libraries: set[str], strangers: dict[int, Definition]) -> list[str]:
+    """The installed packages, torch aside, that parts of a dataset may come from: "torchvision.*"."""
+    names = {name.split(".")[0] for name in libraries}
+    for module in {definition.module.name: definition.module for definition in strangers.values()}.values():
+        for binding in (b for bindings in module.names.top.bindings.values() for b in bindings if b.kind in ("import", "star")):
+            for target in found.resolver.of_binding(module, binding):
+                names |= {target.name.split(".")[0]} if isinstance(target, Library) else set()
+    return [f"{name}.*" for name in sorted(names - sys.stdlib_module_names - {"torch", "builtins", "numpy"})]
 
 
 def _unknown(reach: Reach) -> set[str]:

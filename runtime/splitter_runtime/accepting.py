@@ -1,9 +1,14 @@
-"""What a worker accepts of a dataset that the trainer sends: classes and functions of libraries, and those of the script that the worker
-program lists, which the compiler has looked at. Nothing is imported for it, and no code of theirs runs.
+"""What a worker accepts of a dataset that the trainer sends.
+
+    accepts=("Photos", "data.Flip", "torchvision.*")      classes and functions of the worker program, of the script's module data, and
+                                                          whatever is in an installed package, which is imported when it is first named
+
+Of the script's own code nothing else: the compiler has looked at those. Of packages that are imported anyway everything is accepted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import site
@@ -24,15 +29,20 @@ def unpack(header: bytes, payload: Any, accepts: frozenset[str]) -> dict[str, An
 def load(names: frozenset[str]) -> None:
     """Import the script's modules that accepted names are in, so that the codec finds them."""
     for name in sorted(names):
-        module = name.rpartition(".")[0]
-        if module and module != "__main__":
+        module, _, last = name.rpartition(".")
+        if module != "__main__" and last != "*":
             importlib.import_module(module)
 
 
 def _accepting(names: frozenset[str]) -> Callable[[str, str], bool]:
     def accept(module: str, name: str) -> bool:
         top = name.split(".")[0]
-        return f"{module}.{top}" in names or _is_library(module)
+        if f"{module}.{top}" in names:
+            return True
+        if module not in sys.modules and f"{module.split('.')[0]}.*" in names:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(module)
+        return _is_library(module)
 
     return accept
 

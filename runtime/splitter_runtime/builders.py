@@ -104,7 +104,7 @@ def loader(
     """Declare the builder of a loader's functions; it returns a Loader.
 
     `accepts` names the script's own classes and functions that a dataset sent by the trainer may consist of: "Photos" of this program,
-    "data.Photos" of a module.
+    "data.Photos" of a module, "torchvision.*" for whatever is in that package.
     """
     names = frozenset(given if "." in given else f"__main__.{given}" for given in accepts)
 

@@ -6,6 +6,7 @@ is under way by their own prefetch windows. Sending never waits either. No decod
 
 from __future__ import annotations
 
+import os
 import queue
 import threading
 import time
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+# Its handlers of fork would do nothing but say so: no child of this process uses the connections that it has.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 import grpc
 
 from . import feed_pb2 as pb

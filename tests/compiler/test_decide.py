@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset, random_split
 
 class Rows(Dataset):
-    def __init__(self, rows=(1, 2, 3)):
+    def __init__(self, rows=(1, 2, 3), f=None):
         self.rows = rows
         self.epoch = 0
     def __len__(self):
@@ -76,10 +76,6 @@ SPLIT = {
 }
 
 LEFT = {
-    (
-        "S305",
-        "printed while built",
-    ): "if len(sys.argv) > 1:\n    print('big')\n    f = Scale(2)\nelse:\n    f = Scale(1)\nloader = DataLoader(Rows(f))",
     ("S305", "class body reads arguments"): """
         import argparse
         args = argparse.ArgumentParser().parse_args()
@@ -95,8 +91,6 @@ LEFT = {
             def __getitem__(self, i):
                 return jitter(super().__getitem__(i))
         loader = DataLoader(Jitter())""",
-    ("S304", "transform replaced"): "data = Rows()\nloader = DataLoader(data, num_workers=1)\ndata.f = Scale(2)",
-    ("S304", "through loader.dataset"): "loader = DataLoader(Rows(), num_workers=1)\nloader.dataset.f = Scale(2)",
     ("S304", "through Subset"): "data = Subset(Rows(), [0])\nloader = DataLoader(data)\ndata.dataset.f = Scale(2)",
     ("S304", "list grows later"): "rows = [1, 2]\nloader = DataLoader(Rows(rows))\nrows.append(3)",
     (
@@ -119,9 +113,6 @@ LEFT = {
         "S306",
         "environment",
     ): "import os\nclass Env(Rows):\n    def __getitem__(self, i):\n        return os.environ['X']\nloader = DataLoader(Env())",
-    ("S306", "set order"): "loader = DataLoader(Rows(list(set(['a', 'b']))))",
-    ("S306", "unseeded generator"): "class G(Rows):\n    def __init__(self):\n        super().__init__()\n"
-    "        self.g = np.random.default_rng()\nloader = DataLoader(G())",
     ("S301", "model in collate"): "net = nn.Linear(2, 2)\nloader = DataLoader(Rows(), collate_fn=lambda rows: net(torch.stack(rows)))",
     ("S301", "model in the dataset"): "net = nn.Linear(2, 2)\nloader = DataLoader(Rows(net))",
     (
@@ -156,14 +147,6 @@ LEFT = {
                 return i
         loader = DataLoader(G())
         print(len(SEEN))""",
-    ("S314", "list sorted by the constructor"): """
-        class G(Rows):
-            def __init__(self, rows):
-                rows.sort()
-                super().__init__(rows)
-        rows = [3, 1]
-        loader = DataLoader(G(rows), num_workers=1)
-        print(rows)""",
     ("S314", "list filled by batches"): """
         class G(Rows):
             def __init__(self, log):
@@ -193,7 +176,6 @@ LEFT = {
                 return f(i)
         loader = DataLoader(G())
         print(f.calls)""",
-    ("S317", "two statements on a line"): "rows = [1, 2]; torch.manual_seed(0)\nloader = DataLoader(Rows(rows))",
     ("S318", "handed to a library"): "import accelerate\nacc = accelerate.Accelerator()\nloader = acc.prepare(DataLoader(Rows()))",
     (
         "S319",
@@ -201,6 +183,44 @@ LEFT = {
     ): "def main(n):\n    torch.set_flush_denormal(bool(n))\n    loader = DataLoader(Rows())\nmain(3)",
     ("S201", "unknown maker"): "import mystery\nloader = DataLoader(mystery.make())",
     ("S203", "keywords from elsewhere"): "import mystery\nloader = DataLoader(Rows(), **mystery.options())",
+}
+
+
+# Can't be built a second time on the worker: the trainer builds it and sends it. The value says with which number of workers.
+SENT = {
+    "printed while built": "if len(sys.argv) > 1:\n    print('big')\n    f = Scale(2)\nelse:\n    f = Scale(1)\nloader = DataLoader(Rows(f))",
+    "transform replaced": "data = Rows()\nloader = DataLoader(data, num_workers=1)\ndata.f = Scale(2)",
+    "through loader.dataset": "loader = DataLoader(Rows(), num_workers=1)\nloader.dataset.f = Scale(2)",
+    "list grows later": "rows = [1, 2]\nloader = DataLoader(Rows(rows), num_workers=1)\nrows.append(3)",
+    "tensor written later": "x = torch.ones(4)\nloader = DataLoader(TensorDataset(x), num_workers=1)\nx.mul_(2)",
+    "one generator in two places": "g = np.random.default_rng(0)\nloader = DataLoader(Rows(g), num_workers=1)\nprint(g.random())",
+    "set order": "loader = DataLoader(Rows(list(set(['a', 'b']))))",
+    "unseeded generator": "class G(Rows):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.g = np.random.default_rng()\nloader = DataLoader(G())",
+    "list sorted by the constructor": """
+        class G(Rows):
+            def __init__(self, rows):
+                rows.sort()
+                super().__init__(rows)
+        rows = [3, 1]
+        loader = DataLoader(G(rows), num_workers=1)
+        print(rows)""",
+    "two statements on a line": "rows = [1, 2]; torch.manual_seed(0)\nloader = DataLoader(Rows(rows))",
+    "its own method collates": """
+        class Own(Rows):
+            def loader(self):
+                return DataLoader(self, num_workers=1, collate_fn=self.collate)
+            def collate(self, rows):
+                return torch.stack(rows)
+        loader = Own().loader()""",
+    "looked up in a dict of classes": "KINDS = dict(rows=Rows, noisy=Noisy)\nloader = DataLoader(KINDS[sys.argv[1]](), num_workers=1)",
+    "a method that only the trainer calls": """
+        class Shown(Rows):
+            def show(self):
+                return torch.zeros(1).cuda()
+        data = Shown()
+        loader = DataLoader(data, num_workers=1)
+        data.f = Scale(data.show())""",
 }
 
 
@@ -223,6 +243,36 @@ def test_is_left(tmp_path: Path, key: tuple[str, str], text: str) -> None:
     assert {feed.code for feed in plan.feeds} == {key[0]}
     assert plan.worker.builders == () and plan.handles == () and plan.loaders == ()
     assert any(diagnostic.code == key[0] and diagnostic.span is not None for diagnostic in plan.diagnostics)
+
+
+@pytest.mark.parametrize("text", SENT.values(), ids=SENT.keys())
+def test_is_sent(tmp_path: Path, text: str) -> None:
+    plan = _plan(tmp_path, text)
+    assert [(feed.status, feed.residence) for feed in plan.feeds] == [("split", "sent")], plan.diagnostics
+    (edit,) = plan.loaders
+    assert plan.handles == () and edit.explicit and "dataset" in edit.send
+    assert edit.inline == ("num_workers" not in text)
+
+
+SENT_NEVER = {
+    "changed meanwhile, in one process": "rows = set(['a', 'b'])\nloader = DataLoader(Rows(list(rows)))\nloader.dataset.rows.append(3)",
+    "lambda in it": "class L(Rows):\n    pass\nloader = DataLoader(L(list(set(['a'])), lambda x: x), num_workers=1)",
+    "class inside of a function": "def make():\n    class L(Rows):\n        pass\n    d = L(list(set(['a'])))\n    return DataLoader(d, num_workers=1)\nl = make()",
+    "shared value": "import multiprocessing\nv = multiprocessing.Value('i')\nloader = DataLoader(Rows(v), num_workers=1)",
+    "collate replaced": "loader = DataLoader(Rows(list(set(['a']))), num_workers=1)\nloader.collate_fn = Scale(1)",
+    "clock with each sample": "import time\nclass C(Rows):\n    def __getitem__(self, i):\n        return time.time()\n"
+    "loader = DataLoader(C(list(set(['a']))), num_workers=1)",
+    "seeded library that nobody knows": "import mystery\nmystery.seed(3)\nloader = DataLoader(mystery.Rows(Scale(1)), num_workers=1)",
+    "part of it is on the worker": "a = Rows()\none = DataLoader(a, num_workers=1)\nb = Rows(list(set(['a'])))\nb.other = a\n"
+    "two = DataLoader(Rows(a, list(set(['a']))), num_workers=1)",
+}
+
+
+@pytest.mark.parametrize("text", SENT_NEVER.values(), ids=SENT_NEVER.keys())
+def test_is_not_sent(tmp_path: Path, text: str) -> None:
+    plan = _plan(tmp_path, text)
+    assert "sent" not in {feed.residence for feed in plan.feeds}
+    assert "left" in {feed.status for feed in plan.feeds}
 
 
 def test_one_left_loader_keeps_its_dataset_for_all(tmp_path: Path) -> None:
