@@ -18,11 +18,12 @@ from typing import Literal
 
 from splitter.effects import Effects, Fact
 from splitter.find import Found
+from splitter.import_effects import import_effect
 from splitter.ir import Diagnostic
 from splitter.kinds import SENDABLE
 from splitter.order import happens_before
 from splitter.read import ENTRY, Module
-from splitter.repeat import forbids, import_effect
+from splitter.repeat import forbids
 from splitter.resolve import Definition, Library, LocalModule, Value
 from splitter.scopes import Binding, Scope, free_names
 from splitter.writers import Writers

@@ -1,4 +1,4 @@
-"""What may run a second time: a statement of the script in the worker, the top level of a local module.
+"""What may run a second time: a statement of the script, in the worker. (For modules see `import_effects`.)
 
 root = os.path.join(args.data, "train")     may
 noise = torch.randn(8)                      may not: the generators would move twice
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 
 from splitter.effects import Effects, Fact
 from splitter.find import Found
-from splitter.flow import blocks
 from splitter.ir import Diagnostic, Span
 from splitter.read import Module
 
@@ -57,31 +56,3 @@ def deep_facts(found: Found, effects: Effects, module: Module, root: ast.AST, se
                 for fact in deep_facts(found, effects, definition.module, definition.node, seen | {id(definition.node)}):
                     if fact.effect not in ("writes-self", "in-place"):
                         yield fact
-
-
-def import_effect(effects: Effects, module: Module) -> ast.stmt | None:
-    """The first statement of a module that does more than define things when it is imported."""
-    pending = list(module.tree.body)
-    while pending:
-        stmt = pending.pop(0)
-        if isinstance(stmt, (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.Pass)):
-            continue
-        if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant):
-            continue
-        if isinstance(stmt, ast.If) and any(isinstance(n, ast.Name) and n.id == "__name__" for n in ast.walk(stmt.test)):
-            continue
-        if isinstance(stmt, (ast.If, ast.Try)):
-            pending = [inner for block in blocks(stmt) for inner in block] + pending
-            continue
-        heavy = {"draws", "reseeds", "unstable", "device", "model", "unknown", "writes-file", "gradient"}
-        if isinstance(stmt, (ast.Assign, ast.AnnAssign, ast.ClassDef, ast.For, ast.AugAssign, ast.Expr)):
-            calls = (
-                isinstance(stmt, ast.Expr)
-                and isinstance(stmt.value, ast.Call)
-                and not any(fact.effect == "setting" for fact in effects.of(module, stmt))
-            )
-            body = [s for s in ast.walk(stmt) if isinstance(s, ast.Call)] if not isinstance(stmt, ast.ClassDef) else []
-            if not calls and not (body and any(f.effect in heavy and not f.makes for f in effects.of(module, stmt))):
-                continue
-        return stmt
-    return None
