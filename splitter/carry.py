@@ -245,6 +245,8 @@ class Carrier:
             self.carried.globals.add(name.id)
             return
         reason = next((r for b in bindings if isinstance(b.node, ast.stmt) and (r := self.forbids(module, b.node, allow=name.id))), None)
+        if reason is not None and reason.code in ("S305", "S316") and kinds & {"model", "parameter"}:
+            reason = None  # what the value is says more than how it was made
         raise Refused(reason or self.not_plain(module, name, kinds))
 
     def _carry_makers(self, module: Module, name: ast.Name, bindings: list[Binding], makers: list[ast.stmt]) -> bool:
