@@ -18,7 +18,7 @@ from typing import Literal
 
 from splitter.effects import Effects, Fact
 from splitter.find import Found
-from splitter.import_effects import import_effect
+from splitter.import_effects import import_effect, imported_along
 from splitter.ir import Diagnostic
 from splitter.kinds import SENDABLE
 from splitter.order import happens_before
@@ -215,12 +215,8 @@ class Carrier:
                     "S315", self.module.span(self.at), (("name", module.name), ("path", module.file.path), ("line", str(culprit.lineno)))
                 )
             )
-        for bindings in module.names.top.bindings.values():
-            for binding in bindings:
-                for target in self.found.resolver.of_binding(module, binding) if binding.kind == "import" else []:
-                    owner = getattr(target, "module", None)
-                    if isinstance(owner, Module):
-                        self.local_module(owner)
+        for other in imported_along(self.found.program, module):
+            self.local_module(other)
 
     # -- module-level variables ----------------------------------------------------------------------------------------
 
@@ -333,6 +329,7 @@ class Carrier:
             "function": "a function",
             "class": "a class",
             "loader": "a loader",
+            "driver": "what drives the training",
             "namespace": "the whole of the parsed arguments",
             "self": "the whole object",
             "sampler": "a sampler",

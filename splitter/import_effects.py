@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from splitter.effects import Effects, Fact
 from splitter.flow import blocks
 from splitter.knowledge import MUTATORS, known, row
-from splitter.read import Module
+from splitter.read import Module, Program, names_in
 from splitter.resolve import Definition, Library, Target, Value
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -32,9 +32,12 @@ locale.setlocale os.environ. collections. builtins.setattr builtins.super builti
 yaml.add_constructor yaml.add_representer csv.field_size_limit faulthandler. mimetypes. tqdm.tqdm.pandas tqdm.auto.tqdm.pandas
 torchvision.disable_beta_transforms_warning torchvision.set_image_backend torchaudio.set_audio_backend copyreg.pickle""".split()
 )
-SAYS = frozenset("debug info warning warn error critical exception log".split())
+CONTAINERS = ("builtins.", "collections.", "typing.")  # what they make is changed by MUTATORS
+SAYS = frozenset("debug info warning error critical exception log".split())
 # What is asked of the machine or the environment without a trace.
-LOOKS = ("torch.cuda.is_available", "torch.cuda.device_count", "socket.gethostname", "os.environ", "os.getenv", "os.getpid")
+LOOKS = tuple(
+    "torch.cuda.is_available torch.cuda.device_count socket.gethostname os.environ os.getenv os.getpid multiprocessing.cpu_count".split()
+)
 LEAVES = ("builtins.input", "tempfile", "socket", "getpass", "secrets")
 # Names of what reaches out of the process, or takes numbers from generators, in libraries that the tables don't know.
 REACHES_OUT = re.compile(
@@ -48,6 +51,20 @@ REACHES_OUT = re.compile(
 def import_effect(effects: Effects, module: Module) -> ast.stmt | None:
     """The first statement of a module that does more than define things when it is imported."""
     return _Importing(effects).first(module, module.tree.body)
+
+
+def imported_along(program: Program, module: Module) -> Iterator[Module]:
+    """The local modules that are imported when `module` is: the packages that it is in, and what its top level imports."""
+    parts = module.name.split(".")
+    names = [".".join(parts[:count]) for count in range(1, len(parts))]
+    pending = list(module.tree.body)
+    while pending:
+        stmt = pending.pop()
+        if isinstance(stmt, (ast.Import, ast.ImportFrom)):
+            names += names_in(stmt, module.package)
+        elif not isinstance(stmt, FUNCTIONS) and not (isinstance(stmt, ast.If) and (_guards(stmt) or _for_checkers(stmt))):
+            pending += [inner for block in blocks(stmt) for inner in block]
+    yield from (program.modules[name] for name in dict.fromkeys(names) if name in program.modules)
 
 
 class _Importing:
@@ -107,7 +124,7 @@ class _Importing:
         if any(isinstance(target, Definition) for target in targets):
             return True  # its body is looked at with all calls
         name = self._library(module, call.func)
-        if name is not None:
+        if name is not None and not (isinstance(call.func, ast.Attribute) and name.startswith(CONTAINERS)):
             switch = name.startswith(SWITCHES) and name.rpartition(".")[2] not in SAYS
             return (switch or "setting" in row(name).effects) and not _on_device(call)
         if not isinstance(call.func, ast.Attribute):
@@ -214,6 +231,14 @@ def _on_device(call: ast.Call) -> bool:
 
 def _guards(stmt: ast.If) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(stmt.test))
+
+
+def _for_checkers(stmt: ast.If) -> bool:
+    return any(isinstance(node, (ast.Name, ast.Attribute)) and _last(node) == "TYPE_CHECKING" for node in ast.walk(stmt.test))
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr
 
 
 def _defined(function: Function) -> list[ast.expr]:

@@ -251,14 +251,19 @@ def _children(node: ast.AST, field: str) -> list[ast.AST]:
 
 
 def imported_names(module: Module) -> Iterator[str]:
-    """Every module name that the imports of `module` may mean: `from a import b` may mean a and a.b."""
+    """Every module name that the imports of `module` may mean, packages first."""
     for node in statements(module.tree):
-        names: list[str] = []
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = absolute("." * node.level + (node.module or ""), module.package)
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
-        for name in names:
-            parts = name.split(".")
-            yield from (".".join(parts[:i]) for i in range(1, len(parts) + 1) if parts[0])
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from names_in(node, module.package)
+
+
+def names_in(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:
+    """Every module name that an import may mean, packages first: `from a import b` may mean a and a.b."""
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    else:
+        base = absolute("." * node.level + (node.module or ""), package)
+        names = [base, *(f"{base}.{alias.name}" for alias in node.names if alias.name != "*")]
+    for name in names:
+        parts = name.split(".")
+        yield from (".".join(parts[:i]) for i in range(1, len(parts) + 1) if parts[0])
