@@ -137,6 +137,7 @@ def test_same_output_as_the_script(fixture: str, scratch: Scratch) -> None:
     present = files_below(split).keys()
     trained = scratch.run([sys.executable, "train_trainer.py", *arguments], split)
     assert (trained.stdout, trained.returncode) == (plain.stdout, plain.returncode), trained.stderr
+    assert "stays in the trainer" not in trained.stderr
     scratch.assert_nothing_left()
     assert files_below(split).keys() - present == files_below(script).keys() - data, "files were left behind"
 
