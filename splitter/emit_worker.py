@@ -240,7 +240,7 @@ Change {script} and run `splitter transform {script}` again.
             arguments.append(_tuple("accepts=", [quoted(name) for name in builder.accepts], INDENT))
         self.page.add(call(f"@{self.runtime}.{builder.kind}", arguments))
         head = call(f"def {builder.function}", builder.parameters) + ":"
-        where = f"# {_extent(builder)}"
+        where = f"# {_extent(builder) or 'takes what the trainer sends'}"
         if "\n" not in head and len(head) + 2 + len(where) <= LIMIT:
             self.page.add(f"{head}  {where}")
         else:

@@ -13,7 +13,7 @@
     "status": "split" | "left",
     "code": null or "S301",          why it is left
     "why": ["..."],
-    "dataset": "moved" | "replicated" | null,
+    "dataset": "moved" | "replicated" | "sent" | null,
     "stateless": true | false | null,                             null: not known
     "draws": ["torch", "numpy", "random"],                        generators that moved code draws from
     "environment": ["args.data"],    values that the trainer sends

@@ -35,6 +35,7 @@ class Reach:
     libraries: set[str] = field(default_factory=set)
     lambdas: list[tuple[Module, ast.Lambda]] = field(default_factory=list)
     expressions: set[int] = field(default_factory=set)
+    calls: list[tuple[Module, ast.Call]] = field(default_factory=list)
     names: list[tuple[Module, ast.Name]] = field(default_factory=list)
     attributes: set[str] = field(default_factory=set)
 
@@ -140,6 +141,7 @@ class Reach:
             self.expression(module, attribute.value)
 
     def _call(self, module: Module, call: ast.Call) -> None:
+        self.calls.append((module, call))
         resolver = self.found.resolver
         arguments = [*call.args, *(keyword.value for keyword in call.keywords)]
         called = [target for target in resolver.targets(module, call.func) if isinstance(target, Definition)]

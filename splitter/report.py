@@ -110,6 +110,10 @@ class _Report:
                 continue
             where = ", ".join(self._link_fragment(fragment) for fragment in feed.moved) or self._link(feed.loader)
             text = f"- {_code(feed.name)}: {where}, to {self.stem}_worker.py."
+            if feed.residence == "sent":
+                place = self._link(feed.origin or feed.loader)
+                text = f"- {_code(feed.name)}: the trainer builds the dataset as before ({place}) and sends it to the workers whenever an "
+                text += f"iterator is made; {self.stem}_worker.py has the code that it needs there."
             if feed.residence == "replicated":
                 text += " The trainer builds the dataset as well."
             if feed.environment:

@@ -79,6 +79,7 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
         return None
     functions = [expr for option in ("collate_fn", "worker_init_fn") for expr in site.options.get(option, ())]
     slicer.carried.facts = _on_worker(slicer, [*functions, *(definition.node for definition in (reach.definitions | strangers).values())])
+    slicer.carried.facts += [("batch", fact) for module, call in reach.calls for fact in effects.at(module, call) if fact.makes]
     same = None if lost or _unknown(reach) or _iterable(found, slicer) else stateless(found, slicer, None)
     made = [origin for origin in origins if isinstance(origin, Origin)]
     still = same is True and _unchanged(found, reach, site) and all(_still(found, effects, origin, slicer) for origin in made)
