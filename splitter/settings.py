@@ -6,6 +6,7 @@ sys.path.insert(0, "lib")                      stays: both programs are told whe
 sys.path.insert(0, choose())                   refused, where the text doesn't give the folder
 torch.backends.cudnn.benchmark = True          stays: it is about a device
 torch.set_default_dtype(torch.float64)         the runtime sends it with every construction
+torch.set_default_device("cuda")               the runtime refuses it, when the script does it after all
 """
 
 from __future__ import annotations
@@ -32,7 +33,14 @@ STAYS = (
     "torch.set_printoptions",
 )
 # What the runtime itself sends (splitter_runtime.ambient), so that it is right at every moment.
-SENT = ("torch.set_default_dtype", "torch.set_grad_enabled", "torch.set_num_threads", "torch.use_deterministic_algorithms")
+SENT = (
+    "torch.set_default_dtype",
+    "torch.set_default_tensor_type",
+    "torch.set_default_device",
+    "torch.set_grad_enabled",
+    "torch.set_num_threads",
+    "torch.use_deterministic_algorithms",
+)
 
 
 def settings(found: Found, effects: Effects, slicers: list[Slicer]) -> tuple[list[ast.stmt], Diagnostic | None]:

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .errors import ConfigError
+
 _RANDOM = struct.Struct("<i625Iqd")  # version, internal state, has gauss_next, gauss_next
 _NUMPY = struct.Struct("<iid")  # position, has_gauss, cached_gaussian; then 624 words
 
@@ -52,7 +54,14 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settings(*, local: bool) -> dict[str, Any]:
-    """Settings of this process that can change what data loading code computes. With `local`, those of this machine too."""
+    """Settings of this process that can change what data loading code computes. With `local`, those of this machine too.
+
+    ConfigError when new tensors are made on a device, which no worker has.
+    """
+    device = torch.empty(0).device  # torch.get_default_device, before 2.3
+    if device.type != "cpu":
+        what = f"new tensors are made on {device} by default (torch.set_default_device, set_default_tensor_type), and on workers on the CPU"
+        raise ConfigError.of("R601", what=what)
     found: dict[str, Any] = {
         "default_dtype": str(torch.get_default_dtype()).removeprefix("torch."),
         "grad": torch.is_grad_enabled(),
