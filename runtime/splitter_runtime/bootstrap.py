@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from . import adapters
 from .errors import ConfigError
 from .local_modules import TrainerFinder
 from .pool import LocalWorker, Place, parse
@@ -79,6 +80,7 @@ def program(
     _take_place_of(trainer, trainer.script if package else script, first, main=caller["__name__"] == "__main__")
     if patched or folders:
         sys.meta_path.insert(0, TrainerFinder(patched, folders, os.path.dirname(trainer.script)))
+    adapters.install()
     if caller["__name__"] == "__main__" and multiprocessing.parent_process() is None:
         start_workers()
     if package:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch.utils.data
 
+from .adapters import install, remember
 from .errors import CodecError, ConfigError
 from .inline import InlineIterator
 from .remote_dataset import described, feed_of, number_of
@@ -19,7 +20,7 @@ from .session import Session
 from .trees import describe, is_remote, leaves
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Site:
     """What the worker knows about a loader."""
 
@@ -56,9 +57,21 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         **kwargs: Any,
     ) -> None:
         super().__init__(dataset, *args, **kwargs)
+        self.feed, self.env, self.send, self.inline = feed, env, send, inline  # by these names Lightning constructs it again
         self._send = parts(send)
         elsewhere = self.num_workers > 0 or inline if self._send else is_remote(dataset, number_of)
         self._site = _open_site(self, dataset, feed, env or {}) if elsewhere else None
+        remember(self)
+        install()
+
+    def rebuilt(self, dataset: Any, *args: Any, **kwargs: Any) -> DataLoader:
+        """Another loader with torch's own arguments, whose batches are made where this one's are; the functions must be the same."""
+        made = DataLoader.__new__(DataLoader)
+        torch.utils.data.DataLoader.__init__(made, dataset, *args, **kwargs)
+        made.feed, made.env, made.send, made.inline = self.feed, self.env, self.send, self.inline
+        made._send, made._site = self._send, self._site
+        remember(made)
+        return made
 
     def _get_iterator(self) -> Any:
         if self._site is None:
@@ -96,8 +109,9 @@ def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping
         if given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):
             what = f"{attribute}={getattr(given, '__qualname__', given)!s} is not in the worker program"
             raise ConfigError.of("R601", what=what)
-    weakref.finalize(loader, session.drop, number).atexit = False
     stateless = all(name is not None and manifest.datasets.get(name) is True for name in names)
     if feed is not None:
         stateless = stateless and manifest.loaders[feed] is True
-    return Site(session, number, stateless, feed)
+    site = Site(session, number, stateless, feed)
+    weakref.finalize(site, session.drop, number).atexit = False
+    return site
