@@ -20,6 +20,7 @@ from splitter.resolve import Definition, Library, LocalModule, Resolver, Value, 
 from splitter.scopes import Binding
 
 SENDABLE = frozenset({"plain", "tensor"})
+_WORST = "parameter model dataset object rng loader driver function class parser sampler unknown".split()
 _DEPTH = 25
 
 
@@ -85,10 +86,7 @@ class Kinds:
             return found.pop()
         if found <= SENDABLE:
             return "tensor"
-        for kind in ("parameter", "model", "dataset", "object", "rng", "loader", "function", "class", "parser", "sampler", "unknown"):
-            if kind in found:
-                return kind
-        return "unknown"
+        return next((kind for kind in _WORST if kind in found), "unknown")
 
     def _name(self, module: Module, expr: ast.Name, depth: int) -> str:
         kinds = []

@@ -175,6 +175,13 @@ timm.data.create_dataset timm.data.ImageDataset                 | reads -> datas
 timm.data.create_transform                                      | makes:random makes:torch makes:numpy -> object
 torchvision.models.detection torchvision.transforms.InterpolationMode | pure
 transformers.AutoTokenizer transformers.default_data_collator transformers.DataCollatorWithPadding | reads -> object
+accelerate lightning pytorch_lightning lightning_fabric         | unknown
+accelerate.Accelerator lightning.Trainer lightning.Fabric lightning.pytorch.Trainer lightning.fabric.Fabric | unknown -> driver
+pytorch_lightning.Trainer lightning_fabric.Fabric pytorch_lightning.trainer.Trainer lightning.pytorch.trainer.Trainer | unknown -> driver
+accelerate.skip_first_batches accelerate.data_loader.skip_first_batches | pure -> loader
+lightning.LightningDataModule lightning.pytorch.LightningDataModule pytorch_lightning.LightningDataModule | pure -> object
+accelerate.utils.set_seed transformers.set_seed lightning.seed_everything pytorch_lightning.seed_everything | reseeds -> plain
+lightning.pytorch.seed_everything lightning.fabric.seed_everything lightning_fabric.seed_everything | reseeds -> plain
 omegaconf hydra yacs                                            | reads -> namespace
 tqdm tqdm.tqdm tqdm.auto.tqdm                                   | pure -> argument
 einops                                                          | pure
@@ -242,7 +249,7 @@ with_format with_transform add_column select_columns skip take repeat align_labe
 """.split()
 )
 MODEL_BASES = frozenset(
-    {"torch.nn.Module", "torch.nn.modules.module.Module", "pytorch_lightning.LightningModule", "lightning.LightningModule"}
+    {"torch.nn.Module", "torch.nn.modules.module.Module", "pytorch_lightning.LightningModule", "lightning.LightningModule", "lightning.pytorch.LightningModule"}
 )
 # Wrappers that the trainer keeps: torch's own code over handles. The position is that of the wrapped dataset (or list of datasets).
 WRAPPERS = frozenset(
@@ -269,6 +276,10 @@ torch.nn.init.normal_ torch.nn.init.uniform_ torch.nn.init.constant_ torch.nn.in
 )
 # Calls that may be given a loader and only iterate over it.
 ITERATES = ("builtins.", "itertools.", "tqdm", "rich.progress", "copy.copy")
+# Methods of drivers (Accelerate, Lightning) that are given loaders: those that hand one back for each, and those that iterate over them.
+# What they do to a loader was read in accelerate 1.15 and lightning 2.6; splitter_runtime.adapters stands in for what is constructed anew.
+PREPARING = frozenset({"prepare", "prepare_data_loader", "setup_dataloaders", "skip_first_batches"})
+DRIVING = PREPARING | {"fit", "validate", "test", "print", "gather_for_metrics"}
 # Methods of tensors that draw; in-place methods end in one underscore.
 DRAWING_METHODS = frozenset("random_ normal_ uniform_ bernoulli_ bernoulli exponential_ cauchy_ geometric_ log_normal_ multinomial".split())
 # Methods of strings, lists, dicts, tensors and arrays that only look.
