@@ -3,6 +3,7 @@
     train.py, data.py, pkg/         ->    worker/train_worker.py, worker/data.py, worker/train_bundle.json
     (`--bundle worker`, or `--bundle worker.pyz`)
 
+Modules that are elsewhere than beside the script are put where their names say: ../lib/data.py, imported as `data`, becomes data.py.
 It runs where the packages are installed that these modules import, with nothing of the repository. The script's folder is
 then the bundle: `__file__` is in there, and so is the first entry of sys.path.
 """
@@ -21,8 +22,7 @@ from pathlib import Path
 
 from splitter.emit_worker import emit_worker
 from splitter.ir import Bundle, OutputFile, Plan, SourceFile
-from splitter.read import Module, imported_names
-from splitter.roots import locate
+from splitter.read import Module, Program, imported_names, read
 from splitter.write import write
 
 VERSION = 1
@@ -48,7 +48,7 @@ def bundle(plan: Plan, root: Path) -> Bundled:
     name = os.path.basename(plan.script.path)
     worker = f"{os.path.splitext(name)[0]}_worker.py"
     text = emit_worker(plan, script=name, folder=None).text
-    files = [OutputFile(worker, text.encode()), *_modules(plan, root, text)]
+    files = [OutputFile(worker, text.encode()), *_modules(plan, read(root / name), text)]
     places = [f"{file.name}:{line}" for file in files for line in _file_reads(file.content)]
     return Bundled(tuple(files), tuple(places))
 
@@ -70,28 +70,23 @@ def write_bundle(plan: Plan, bundled: Bundled, path: Path) -> None:
         (path / name).unlink(missing_ok=True)
 
 
-def _modules(plan: Plan, root: Path, worker: str) -> Iterator[OutputFile]:
+def _modules(plan: Plan, program: Program, worker: str) -> Iterator[OutputFile]:
     """Files that the worker program imports, directly or not, at the top or in functions, with the packages they are in."""
-    needed: dict[Path, bytes] = {}
-    pending = [_module("__main__", "", worker.encode())]
-    for need in plan.needs:
-        pending.append(_module("", "", f"import {_import_name(need)}".encode()))
+    needed: dict[str, bytes] = {}
+    needs = [name for name, module in program.modules.items() if module.file.path in plan.needs]
+    pending = [_module("__main__", plan.package, worker.encode()), _module("", "", "\n".join(f"import {name}" for name in needs).encode())]
     while pending:
         module = pending.pop()
         for name in imported_names(module) if module else ():
-            path = locate(root, name)
-            if path is None or path in needed:
+            path = program.roots.locate(name)
+            if path is None:
                 continue
-            needed[path] = content = path.read_bytes()
-            package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-            pending.append(_module(name, package, content))
-    for path in sorted(needed):
-        yield OutputFile(path.relative_to(root).as_posix(), needed[path])
-
-
-def _import_name(path: str) -> str:
-    """data/loaders.py -> data.loaders, data/__init__.py -> data."""
-    return os.path.splitext(path)[0].replace(os.sep, ".").removesuffix(".__init__")
+            package = path.name == "__init__.py"
+            file = f"{name.replace('.', '/')}{'/__init__' if package else ''}.py"
+            if file not in needed:
+                needed[file] = path.read_bytes()
+                pending.append(_module(name, name if package else name.rpartition(".")[0], needed[file]))
+    yield from (OutputFile(file, needed[file]) for file in sorted(needed))
 
 
 def _module(name: str, package: str, content: bytes) -> Module | None:
