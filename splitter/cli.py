@@ -289,7 +289,16 @@ def verify(
     from splitter.verify import verify as compare
 
     with temporary(plan, script.parent) as trainer:
-        result = compare(script, trainer, args or (), batches=batches, epochs=epochs, workers=workers, python=sys.executable)
+        result = compare(
+            script,
+            trainer,
+            args or (),
+            batches=batches,
+            epochs=epochs,
+            workers=workers,
+            python=sys.executable,
+            package=plan.package,
+        )
     print(result)
     raise typer.Exit(DONE if result.identical else INTERNAL)
 

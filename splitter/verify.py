@@ -174,10 +174,19 @@ def compare_output(script: Recording, split: Recording) -> str | None:
 
 
 def verify(
-    script: Path, trainer: Path, args: Sequence[str], *, batches: int, epochs: int, workers: str | None, python: str
+    script: Path,
+    trainer: Path,
+    args: Sequence[str],
+    *,
+    batches: int,
+    epochs: int,
+    workers: str | None,
+    python: str,
+    package: str = "",
 ) -> VerifyReport:
     """Run the script and the trainer program of its split side by side and compare them.
 
+    With `package` the script runs as `python -m package.script` does, from the folder that holds the package.
     The first `batches` batches of the first `epochs` epochs of every loader are compared; `workers` is SPLITTER_WORKERS for the split.
     Both run in the current folder with the same seed of hashes. A program that doesn't start shows up as a difference.
     """
@@ -193,6 +202,7 @@ def verify(
                 command = [python, "-m", "splitter_runtime.record", "--out", str(folder / f"{side}.jsonl")]
                 command += ["--batches", str(batches), "--epochs", str(epochs), "--parent", str(os.getpid())]
                 command += ["--seed", str(SEED)]
+                command += ["--package", package] if package and program is script else []
                 command += [str(program), *args]
                 running.append(stack.enter_context(started(command, variables, folder / side)))
             statuses = [process.wait() for process in running]

@@ -19,6 +19,7 @@ import argparse
 import builtins
 import ctypes
 import functools
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -264,19 +265,26 @@ def hooks(recorder: Recorder, seed: int | None) -> dict[str, Callable[[Any], Non
 # --- the program
 
 
-def run(program: str, arguments: Sequence[str], recorder: Recorder, seed: int | None = None) -> int:
-    """Run a program as `__main__`; its exit status. Its traceback starts at its own first line, as ever."""
-    sys.argv = [program, *arguments]
-    sys.path[0] = os.path.dirname(os.path.realpath(program))
+def run(program: str, arguments: Sequence[str], recorder: Recorder, seed: int | None = None, package: str = "") -> int:
+    """Run a program as `__main__`; its exit status. Its traceback starts at its own first line, as ever.
+
+    With `package` it runs as `python -m package.program` in the folder that holds the package.
+    """
     main = types.ModuleType("__main__")
     path = os.path.abspath(program)
+    sys.argv = [path if package else program, *arguments]
+    sys.path[0] = os.path.dirname(os.path.realpath(program))
+    for _ in package.split(".") if package else ():
+        sys.path[0] = os.path.dirname(sys.path[0])
     loader = importlib.machinery.SourceFileLoader("__main__", path)
-    main.__dict__.update(__file__=path, __builtins__=builtins, __loader__=loader, __package__=None, __cached__=None)
+    main.__dict__.update(__file__=path, __builtins__=builtins, __loader__=loader, __package__=package or None, __cached__=None)
     with io.open_code(path) as file:
         text = file.read()
     sys.modules["__main__"] = main
     sys.meta_path.insert(0, HookFinder(hooks(recorder, seed)))
     try:
+        if package:
+            importlib.import_module(package)
         exec(compile(text, path, "exec", dont_inherit=True), main.__dict__)
     except Stop:
         recorder.end("stopped")
@@ -311,13 +319,14 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=2, help="epochs of each loader that are recorded")
     parser.add_argument("--parent", type=int, default=0, help="end when the process with this number does")
     parser.add_argument("--seed", type=int, help="what the generators start from, where the program does not seed them")
+    parser.add_argument("--package", default="", help="the package that the program is a module of, when it runs by -m")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     if chosen.parent:
         die_with(chosen.parent)
     with open(chosen.out, "wb", buffering=1 << 20) as out:
-        status = run(chosen.program, chosen.arguments, Recorder(out, chosen.batches, chosen.epochs), chosen.seed)
+        status = run(chosen.program, chosen.arguments, Recorder(out, chosen.batches, chosen.epochs), chosen.seed, chosen.package)
     sys.exit(status)
 
 
