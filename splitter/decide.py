@@ -55,7 +55,7 @@ class Decider:
             self._check_settings(sites)
             pending = self._refusals(sites) != before
         for site in sites:
-            self._send(site)
+            self._send(site, sites)
         return sites
 
     def _refusals(self, sites: list[SitePlan]) -> tuple[int, int]:
@@ -108,7 +108,7 @@ class Decider:
 
     def _site_name(self, site: Site, candidates: tuple[Candidate, ...]) -> str:
         own = candidates[0].name if len(candidates) == 1 else ""
-        made = [(site.module, site.call), *((place.module, place.expr) for place in site.also)]
+        made = [(site.module, site.call), *((p.module, p.expr) for p in site.also if isinstance(p.expr, ast.Call))]
         given = stem(next((name for module, expr in made if (name := variable(module, expr))), ""))
         return unused(own if own and given in GENERIC else given or own or "loader", self.site_names)
 
@@ -148,14 +148,15 @@ class Decider:
             return
         site.loader = slicer if moved else None
 
-    def _send(self, site: SitePlan) -> None:
-        """The last resort: the trainer builds the dataset, and sends it."""
-        reasons = [site.refused] if site.refused else [candidate.refused for candidate in site.candidates]
-        if site.split or site.site.problem is not None or not all(reason and reason.code in OPEN for reason in reasons):
+    def _send(self, site: SitePlan, sites: list[SitePlan]) -> None:
+        """The last resort: the trainer builds the dataset, and sends it; also when only a part of what it may be can move."""
+        reasons = [site.refused] if site.refused else [candidate.refused for candidate in site.candidates if candidate.refused]
+        if not reasons or site.site.problem is not None or not all(reason.code in OPEN for reason in reasons):
             return
+        own = {id(c.origin.expr) for c in site.candidates if not any(c in s.candidates for s in sites if s is not site)}
         if site.site.option("in_order") is not None:
             return
-        how = sent(self.found, self.effects, site.site, self._handles(), worker_counts(site.site, self.streams))
+        how = sent(self.found, self.effects, site.site, self._handles() - own, worker_counts(site.site, self.streams))
         if how is not None and settings(self.found, self.effects, [how.slicer])[1] is None:
             site.sent, site.loader, site.candidates, site.refused = how, how.slicer, (), None
 

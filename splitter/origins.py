@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from splitter.flow import blocks, reaching
 from splitter.kinds import SENDABLE, Kinds, returned
-from splitter.knowledge import WRAPPERS, row
+from splitter.knowledge import DATASET_METHODS, WRAPPERS, row
 from splitter.read import Module
 from splitter.resolve import Definition, Library, LocalModule, Resolver, Value, argument, default
 from splitter.scopes import Binding
@@ -52,22 +52,24 @@ class Tracer:
 
     def origins(self, site: Site) -> list[Origin | Lost]:
         """The origins of a site's dataset, each once."""
-        dataset = site.option("dataset")
-        if site.problem is not None or dataset is None:
-            return []
         found: dict[int, Origin | Lost] = {}
-        for item in self.trace(site.module, dataset, frozenset(), ()):
-            if isinstance(item, Origin) and self.kinds.of(item.module, item.expr) in SENDABLE:
-                item = Origin(site.module, dataset)
-            elif isinstance(item, Lost) and self.kinds.of(site.module, dataset) in SENDABLE:
-                item = Origin(site.module, dataset)
-            found.setdefault(id(item.expr), item)
+        for dataset in site.options.get("dataset", ()) if site.problem is None else ():
+            module = site.where(dataset)
+            for item in self.trace(module, dataset, frozenset(), ()):
+                if isinstance(item, Origin) and self.kinds.of(item.module, item.expr) in SENDABLE:
+                    item = Origin(module, dataset)
+                elif isinstance(item, Lost) and self.kinds.of(module, dataset) in SENDABLE:
+                    item = Origin(module, dataset)
+                found.setdefault(id(item.expr), item)
         return list(found.values())
 
     def trace(self, module: Module, expr: ast.expr, seen: frozenset[int], calls: Calls) -> Iterator[Origin | Lost]:
         if id(expr) in seen or len(seen) > 60:
             return
         seen = seen | {id(expr)}
+        if isinstance(expr, (ast.Subscript, ast.Call)) and tabular(self.resolver, module, expr):
+            yield Origin(module, expr, calls)
+            return
         match expr:
             case ast.IfExp(body=body, orelse=orelse):
                 yield from self.trace(module, body, seen, calls)
@@ -150,9 +152,8 @@ class Tracer:
             sites = list(self.loader_sites(module, expr.value, seen))
             if sites:
                 for site in sites:
-                    dataset = site.option("dataset")
-                    if dataset is not None:
-                        yield from self.trace(site.module, dataset, seen, ())
+                    for dataset in site.options.get("dataset", ()):
+                        yield from self.trace(site.where(dataset), dataset, seen, ())
                 return
         definition = self.kinds.instance_of(module, expr.value)
         values = list(self.member_values(definition, expr.attr)) if definition else []
@@ -166,6 +167,8 @@ class Tracer:
         for item in self.trace(module, expr, seen, ()):
             if isinstance(item, Origin) and id(item.expr) in self.sites:
                 yield self.sites[id(item.expr)]
+            elif isinstance(item, Origin):
+                yield from (site for site in self.sites.values() if any(place.expr is item.expr for place in site.also))
 
     def member_values(self, definition: Definition, name: str) -> Iterator[tuple[Module, ast.expr]]:
         """The values that a class's own code gives to `self.name`."""
@@ -306,6 +309,31 @@ class Tracer:
                 yield from self.elements(target.module, result, seen, (), path=path, key=key, loop=loop)
         else:
             yield Lost(module, call, f"an element of `{module.text(call)}`")
+
+
+def tabular(resolver: Resolver, module: Module, expr: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression gives one of Hugging Face's datasets, or a dict of them: load_dataset(...).map(f)["train"]."""
+    if depth > 20:
+        return False
+    if isinstance(expr, ast.Call):
+        if isinstance(expr.func, ast.Attribute) and expr.func.attr in DATASET_METHODS:
+            return tabular(resolver, module, expr.func.value, depth + 1)
+        name = resolver.library(module, expr.func) or ""
+        return name.startswith("datasets.") and row(name).gives == "dataset"
+    if isinstance(expr, ast.Subscript):
+        return isinstance(expr.slice, (ast.Constant, ast.IfExp, ast.Name)) and tabular(resolver, module, expr.value, depth + 1)
+    if isinstance(expr, ast.Name):
+        scope = module.names.scope_of[expr].lookup(expr.id)
+        found = reaching(expr, expr.id, module.names, scope) if scope else []
+        return bool(found) and all(
+            binding.kind == "assign"
+            and binding.value is not None
+            and not binding.path
+            and binding.value is not expr
+            and tabular(resolver, resolver.module(binding.scope), binding.value, depth + 1)
+            for binding in found
+        )
+    return False
 
 
 def reached(function: Definition, call: ast.Call) -> list[ast.expr]:

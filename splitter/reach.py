@@ -28,11 +28,16 @@ FILLS = frozenset("append extend insert update setdefault add appendleft".split(
 
 @dataclass(eq=False)
 class Reach:
-    """What has been reached. `lambdas` are those that are handed to a class of the object."""
+    """What has been reached. `perhaps`: named in a function that makes a part of the object, but that part may well be another.
+
+    `lambdas` are those that are handed to a class of the object.
+    """
 
     found: Found
     definitions: dict[int, Definition] = field(default_factory=dict)
+    perhaps: dict[int, Definition] = field(default_factory=dict)
     libraries: set[str] = field(default_factory=set)
+    direct: set[str] = field(default_factory=set)  # libraries named other than in functions
     lambdas: list[tuple[Module, ast.Lambda]] = field(default_factory=list)
     expressions: set[int] = field(default_factory=set)
     calls: list[tuple[Module, ast.Call]] = field(default_factory=list)
@@ -42,6 +47,7 @@ class Reach:
     def __post_init__(self) -> None:
         self.tracer = Tracer(self.found.resolver, self.found.kinds, {id(site.call): site for site in self.found.sites})
         self._bodies: set[int] = set()
+        self._depth = 0
 
     def expression(self, module: Module, expr: ast.AST) -> None:
         """Everything that an expression may give or be made of."""
@@ -82,11 +88,12 @@ class Reach:
             self._binding(target.module, target.binding)
         elif isinstance(target, Library):
             self.libraries.add(target.name)
+            self.direct |= set() if self._depth else {target.name}
 
     def _definition(self, definition: Definition) -> None:
         if isinstance(definition.node, ast.ClassDef) and self.found.kinds.class_kind(definition) in APART:
             return
-        self.definitions.setdefault(id(definition.node), definition)
+        (self.perhaps if self._depth else self.definitions).setdefault(id(definition.node), definition)
 
     def _binding(self, module: Module, binding: Binding) -> None:
         if binding.kind == "param":
@@ -169,10 +176,12 @@ class Reach:
         if id(definition.node) in self._bodies:
             return
         self._bodies.add(id(definition.node))
+        self._depth += 1
         for stmt in definition.node.body:
             for node in ast.walk(stmt):
                 if isinstance(node, (ast.Call, ast.Return)):
                     self.expression(definition.module, node)
+        self._depth -= 1
 
 
 def _derives(found: Found, module: Module, call: ast.Call) -> bool:

@@ -23,7 +23,7 @@ from splitter.find import Found
 from splitter.ir import Diagnostic
 from splitter.knowledge import known, row
 from splitter.order import happens_before
-from splitter.origins import Lost, Origin
+from splitter.origins import Lost, Origin, tabular
 from splitter.reach import APART, Reach
 from splitter.read import ENTRY, Module, statements
 from splitter.resolve import Definition, Library
@@ -69,10 +69,18 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
     try:
         lost = not origins or any(isinstance(origin, Lost) for origin in origins)
         reach = _reach(found, site, handles)
+        for origin in origins:
+            made_of = found.kinds.instance_of(origin.module, origin.expr) if isinstance(origin, Origin) else None
+            reach.definitions |= {id(made_of.node): made_of} if made_of else {}
         _take(slicer, reach)
-        strangers = _strangers(found, effects, site, slicer) if lost else {}
+        candidates = reach.perhaps | (_strangers(found) if lost else {})
+        strangers = _accepted(found, effects, site, slicer, candidates)
         packages = _packages(found, reach.libraries, strangers)
-        if lost and not strangers and not any(row(name).gives == "dataset" or not known(name) for name in reach.libraries):
+        if (
+            lost
+            and not any(found.kinds.class_kind(one) == "dataset" for one in strangers.values())
+            and not any(row(name).gives == "dataset" or not known(name) for name in reach.libraries)
+        ):
             return None
         parts = ("dataset", *_functions(found, effects, site, slicer, handles))
     except Refused:
@@ -101,6 +109,11 @@ def _iterable(found: Found, slicer: Slicer) -> bool:
 def _still(found: Found, effects: Effects, origin: Origin, slicer: Slicer) -> bool:
     """Whether nothing of the script changes the dataset once it is there."""
     made = found.kinds.instance_of(origin.module, origin.expr)
+    if tabular(found.resolver, origin.module, origin.expr):  # methods give new ones, but for set_format and set_transform
+        return not any(
+            use.kind in ("change", "write", "handed") or (use.kind == "call" and ".set_" in use.what)
+            for use in uses(found, origin.module, origin.expr, frozenset(slicer.carried.inside))
+        )
     return not any(
         use.kind in ("change", "write", "handed", "object") or (use.kind == "call" and not _looks(found, effects, made, use.node))
         for use in uses(found, origin.module, origin.expr, frozenset(slicer.carried.inside))
@@ -135,7 +148,7 @@ def _reach(found: Found, site: Site, handles: frozenset[int]) -> Reach:
         reach.expression(site.where(expr), expr)
     if handles & reach.expressions:
         raise Refused(Diagnostic("S305", site.module.span(site.call)))  # a part of it is on the worker
-    tied = sorted(name for name in reach.libraries if name.startswith(TIED))
+    tied = sorted(name for name in reach.direct if name.startswith(TIED))
     if tied:
         raise Refused(Diagnostic("S305", site.module.span(site.call), (("name", f"`{tied[0]}`"), ("what", "tied to this process"))))
     if reach.lambdas:
@@ -163,19 +176,25 @@ def _carry(slicer: Slicer, definition: Definition) -> None:
         slicer.carrier.local_module(module)
 
 
-def _strangers(found: Found, effects: Effects, site: Site, slicer: Slicer) -> dict[int, Definition]:
-    """The datasets and transforms of the program that can be accepted, for an origin that can't be followed."""
+def _strangers(found: Found) -> dict[int, Definition]:
+    """The datasets and transforms of the program, for an origin that can't be followed."""
+    classes = [
+        Definition(module, stmt) for module in found.program.modules.values() for stmt in module.tree.body if isinstance(stmt, ast.ClassDef)
+    ]
+    return {
+        id(one.node): one
+        for one in classes
+        if found.kinds.class_kind(one) == "dataset" or (found.kinds.class_kind(one) not in APART and found.resolver.method(one, "__call__"))
+    }
+
+
+def _accepted(found: Found, effects: Effects, site: Site, slicer: Slicer, candidates: dict[int, Definition]) -> dict[int, Definition]:
+    """Carry those classes and functions that may be a part of the dataset and can be accepted; the codec refuses the others."""
     accepted = {}
-    for module in found.program.modules.values():
-        for stmt in module.tree.body:
-            if not isinstance(stmt, ast.ClassDef):
-                continue
-            definition = Definition(module, stmt)
-            kind = found.kinds.class_kind(definition)
-            if kind not in APART and (kind == "dataset" or found.resolver.method(definition, "__call__")):
-                if _clean(found, effects, site, definition):
-                    _carry(slicer, definition)
-                    accepted[id(stmt)] = definition
+    for key, definition in candidates.items():
+        if _clean(found, effects, site, definition):
+            _carry(slicer, definition)
+            accepted[key] = definition
     return accepted
 
 

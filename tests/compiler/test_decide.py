@@ -176,7 +176,7 @@ LEFT = {
                 return f(i)
         loader = DataLoader(G())
         print(f.calls)""",
-    ("S318", "handed to a library"): "import accelerate\nacc = accelerate.Accelerator()\nloader = acc.prepare(DataLoader(Rows()))",
+    ("S318", "handed to a library"): "import mystery\nmystery.fit(DataLoader(Rows()))",
     (
         "S319",
         "library switch that depends",
