@@ -18,6 +18,8 @@ from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import Use
 
+# Read a file to its end and keep nothing of it.
+WHOLE = frozenset("pickle.load json.load torch.load yaml.load yaml.safe_load marshal.load dill.load joblib.load tomllib.load".split())
 DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
 FRESH = frozenset(
     """stack cat tensor as_tensor pad_sequence default_collate concatenate array zeros ones empty full clone FloatTensor LongTensor
@@ -30,10 +32,9 @@ def worker_counts(site: Site, streams: int | None) -> set[int | None]:
     found: set[int | None] = set()
     for expr in site.options.get("num_workers", ()):
         found.add(expr.value if isinstance(expr, ast.Constant) and isinstance(expr.value, int) else None)
-    in_call = any(keyword.arg == "num_workers" for keyword in site.call.keywords) or len(site.call.args) > 5
     if not found:
         found = {0}
-    elif not in_call:
+    elif "num_workers" not in site.certain:
         found.add(None)  # given through a dict of keywords, so perhaps not given
     return {streams} if found == {0} and streams else found
 
@@ -71,8 +72,9 @@ def _kept(found: Found, fact: Fact) -> bool:
     if not isinstance(statement, ast.Assign) or not any(isinstance(target, ast.Attribute) for target in statement.targets):
         return False
     value = statement.value
-    reader = isinstance(value, ast.Call) and node in value.args and found.kinds.of(module, value) not in SENDABLE
-    return value is node or reader
+    if not isinstance(value, ast.Call) or node not in value.args:
+        return value is node
+    return found.resolver.library(module, value.func) not in WHOLE and found.kinds.of(module, value) not in SENDABLE
 
 
 def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) -> int | None:
@@ -89,13 +91,12 @@ def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) ->
 
 def _own_memory(found: Found, slicer: Slicer, site: Site) -> Diagnostic | None:
     """S310: with num_workers=0 a batch that was not collated anew is the dataset's own memory, and the loop writes into it."""
-    batch_size = site.option("batch_size")
     collate = site.option("collate_fn")
-    bare = isinstance(batch_size, ast.Constant) and batch_size.value is None
+    bare = site.may_be_none("batch_size")
     custom = (
         collate is not None
         and not (isinstance(collate, ast.Constant) and collate.value is None)
-        and not _makes_new(found, site.module, collate)
+        and not _makes_new(found, site.where(collate), collate)
     )
     if not bare and not custom:
         return None
@@ -122,7 +123,7 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
                 continue
             names = [target for target in ast.walk(node.target) if isinstance(target, ast.Name)]
             changed = [use for target in names for use in changes_in(node, target.id)]
-            sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript))]
+            sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))]
             if changed and any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
                 yield from ((module, use) for use in changed)
 

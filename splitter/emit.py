@@ -64,6 +64,7 @@ def _edits(plan: Plan, module: str) -> Edits:
         tuple(handle for handle in plan.handles if handle.module == module),
         tuple(loader for loader in plan.loaders if loader.module == module),
         tuple(removal for removal in plan.removals if removal.module == module),
+        tuple(edit for edit in plan.classes if edit.module == module),
     )
 
 

@@ -16,11 +16,10 @@ from dataclasses import dataclass
 from itertools import chain
 
 from splitter.emit_place import place
-from splitter.ir import HandleEdit, LoaderEdit, Removal, SourceFile, Span
+from splitter.ir import ClassEdit, HandleEdit, LoaderEdit, Removal, SourceFile, Span
 from splitter.splice import LIMIT, Grid, Splice, apply, call, ordered, quoted, undo
 
 RUNTIME = "splitter_runtime"
-NUM_WORKERS = 5  # position among DataLoader's parameters
 
 
 @dataclass(frozen=True)
@@ -43,9 +42,10 @@ class Edits:
     handles: tuple[HandleEdit, ...] = ()
     loaders: tuple[LoaderEdit, ...] = ()
     removals: tuple[Removal, ...] = ()
+    classes: tuple[ClassEdit, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.handles or self.loaders or self.removals)
+        return bool(self.handles or self.loaders or self.removals or self.classes)
 
 
 def edit(source: SourceFile, edits: Edits, program: ProgramCall | None) -> str:
@@ -124,10 +124,13 @@ class _Editor:
     def expressions(self, wrapped: Set[int]) -> list[list[Splice]]:
         """The splices of each edited expression."""
         handles = [self._handle(handle, wrapped) for handle in self.edits.handles]
-        return handles + [self._loader(loader, wrapped) for loader in self.edits.loaders]
+        loaders = [self._loader(loader, wrapped) for loader in self.edits.loaders]
+        classes = [[Splice(*self.grid.range(edit.span), f"{self.name}.DataLoader")] for edit in self.edits.classes]
+        return [group for group in (*handles, *loaders, *classes) if group]
 
     def _preamble(self) -> Splice:
-        spans = [*(handle.span for handle in self.edits.handles), *(loader.call for loader in self.edits.loaders)]
+        spans = [loader.call for loader in self.edits.loaders]
+        spans += [*(handle.span for handle in self.edits.handles), *(edit.span for edit in self.edits.classes)]
         first = min((span.line for span in spans), default=len(self.grid.lines) + 1)
         after = place(self.grid, first, early=self.program is not None and self.program.early)
         newline = self.grid.newline
@@ -190,17 +193,21 @@ class _Editor:
 
     def _broken(self, loader: LoaderEdit, wrapped: Set[int]) -> Iterator[int]:
         """Where the first argument begins, when a line break goes before it."""
+        if loader.callee is None:
+            return
         start, end = self.grid.range(loader.callee)
         opening = re.compile(r"\s*\([ \t]*(?=[^\s#])").match(self.grid.text, end)
         if start in wrapped and opening is not None:
             yield opening.end()
 
     def _loader(self, loader: LoaderEdit, wrapped: Set[int]) -> list[Splice]:
-        start, end = self.grid.range(loader.callee)
-        result = [Splice(start, end, f"{self.name}.DataLoader")]
-        for at in self._broken(loader, wrapped):
-            begin = self.grid.text.rindex("(", end, at) + 1
-            result.append(Splice(begin, at, self.grid.newline + self.grid.indent(loader.callee.line) + self.unit))
+        result = []
+        if loader.callee is not None:
+            start, end = self.grid.range(loader.callee)
+            result.append(Splice(start, end, f"{self.name}.DataLoader"))
+            for at in self._broken(loader, wrapped):
+                begin = self.grid.text.rindex("(", end, at) + 1
+                result.append(Splice(begin, at, self.grid.newline + self.grid.indent(loader.callee.line) + self.unit))
         keywords = []
         if loader.explicit:
             keywords.append(f"feed={self._quoted(loader.feed)}" if loader.feed is not None else "feed=None")
@@ -211,7 +218,7 @@ class _Editor:
             keywords.append(f"send={names}" if len(loader.send) == 1 else f"send=({names})")
             keywords += ["inline=True"] if loader.inline else []
         if loader.streams is not None:
-            splice = self._streams(self._call(loader.call), loader.streams)
+            splice = self._streams(loader, loader.streams)
             if splice is None:
                 keywords.append(f"num_workers={loader.streams}")
             else:
@@ -220,13 +227,14 @@ class _Editor:
             result.append(self._keywords(loader.call, keywords, wrapped))
         return result
 
-    def _streams(self, node: ast.Call, streams: int) -> Splice | None:
+    def _streams(self, loader: LoaderEdit, streams: int) -> Splice | None:
         """num_workers where the call has it already; None when the keyword is to be added."""
+        node = self._call(loader.call)
         for keyword in node.keywords:
             if keyword.arg == "num_workers":
                 return Splice(*self.grid.node_range(keyword.value), str(streams))
-        if len(node.args) > NUM_WORKERS:
-            return Splice(*self.grid.node_range(node.args[NUM_WORKERS]), str(streams))
+        if loader.workers is not None:
+            return Splice(*self.grid.range(loader.workers), str(streams))
         splats = [keyword for keyword in node.keywords if keyword.arg is None]
         if not splats:
             return None

@@ -33,29 +33,24 @@ loader = DataLoader(data, num_workers=2)
     ),
     "S202": Example(
         """\
-class Endless(DataLoader):
-    def __iter__(self):
-        while True:
-            yield from super().__iter__()
+from torchdata.stateful_dataloader import StatefulDataLoader
 
-for x in Endless(Rows(), num_workers=2):
+for x in StatefulDataLoader(Rows(), num_workers=2):
     print(x)
 """,
         """\
-loader = DataLoader(Rows(), num_workers=2)
-while True:
-    for x in loader:
-        print(x)
+for x in DataLoader(Rows(), num_workers=2):
+    print(x)
 """,
     ),
     "S203": Example(
         """\
-options = json.load(open('loader.json'))
-loader = DataLoader(Rows(), **options)
+args = argparse.ArgumentParser().parse_args()
+loader = DataLoader(Rows(), **vars(args))
 """,
         """\
-options = json.load(open('loader.json'))
-loader = DataLoader(Rows(), batch_size=options['batch_size'], num_workers=options['num_workers'])
+args = argparse.ArgumentParser().parse_args()
+loader = DataLoader(Rows(), batch_size=args.batch_size, num_workers=args.num_workers)
 """,
     ),
     "S301": Example(

@@ -3,7 +3,7 @@
     read    text     -> Source      Module: text, tree, scopes; the script and the local modules that it imports
     find    Source   -> Program     Site, Origin: where loaders are made and where their datasets come from
     effects          -> Effects     what a piece of code reads, writes and draws
-    slice   Program  -> Plan        Builder, HandleEdit, LoaderEdit, Feed: what goes where
+    slice   Program  -> Plan        Builder, HandleEdit, LoaderEdit, ClassEdit, Feed: what goes where
     emit    Plan     -> Bundle      the generated files
 
 All of them are frozen. Lines count from 1 and columns from 0, in characters, as in a text editor's status line minus one;
@@ -127,8 +127,9 @@ class HandleEdit:
 
 @dataclass(frozen=True)
 class LoaderEdit:
-    """Trainer: a loader call. `callee` (the class as written) becomes `splitter_runtime.DataLoader`.
+    """Trainer: a loader call. `callee` (the class as written in the call, if it is) becomes `splitter_runtime.DataLoader`.
 
+    `workers` is where the call gives num_workers by position.
     `feed` names the loader builder when it can't be derived from the dataset's handle; `explicit` says whether the keyword is written
     (with feed None it is written as `feed=None`). `environment` becomes `env={...}`. `streams` becomes `num_workers=...`. `send` names
     the parts that the trainer builds and sends; `inline`: with num_workers=0, too.
@@ -136,13 +137,25 @@ class LoaderEdit:
 
     module: str
     call: Span
-    callee: Span
+    callee: Span | None
     feed: str | None = None
     explicit: bool = False
     environment: tuple[str, ...] = ()
     streams: int | None = None
     send: tuple[str, ...] = ()
     inline: bool = False
+    workers: Span | None = None
+
+
+@dataclass(frozen=True, order=True)
+class ClassEdit:
+    """Trainer: torch's loader class, written outside of the call that uses it, becomes `splitter_runtime.DataLoader`.
+
+    class Photos(DataLoader):    Loader = DataLoader if plain else Photos    make = partial(DataLoader, batch_size=4)
+    """
+
+    module: str
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -231,6 +244,7 @@ class Plan:
     feeds: tuple[Feed, ...]
     notes: tuple[Note, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
+    classes: tuple[ClassEdit, ...] = ()
     roots: tuple[tuple[str, str], ...] = ()
     package: str = ""
 

@@ -18,7 +18,7 @@ from splitter.decide import Decider
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.fragments import fragments
-from splitter.ir import Builder, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
+from splitter.ir import Builder, ClassEdit, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
 from splitter.read import ENTRY
 from splitter.send import Sent
 from splitter.settings import settings
@@ -58,7 +58,8 @@ class _Assembly:
             if c.slicer
         )
         loaders = tuple(self._loader_edit(s, split_sites) for s in split_sites)
-        edited = ({edit.module for edit in handles} | {edit.module for edit in loaders}) - {ENTRY}
+        written = {ClassEdit(p.module.name, p.module.span(p.expr)) for s in split_sites for p in s.site.classes}
+        edited = {edit.module for edits in (handles, loaders, written) for edit in edits} - {ENTRY}
         program = self.found.program
         needed = {name for slicer in slicers for name in slicer.carried.modules}
         feeds = tuple(feed for site in sites for feed in self._feeds(site))
@@ -74,6 +75,7 @@ class _Assembly:
             feeds=feeds,
             notes=tuple(self._notes(kept)),
             diagnostics=self._diagnostics(feeds, sites, slicers),
+            classes=tuple(sorted(written)),
             roots=program.elsewhere(needed | edited),
             package=program.roots.package,
         )
@@ -103,7 +105,7 @@ class _Assembly:
         slicer = site.loader
         assert slicer is not None
         spans = {
-            option: site.site.module.span(expr)
+            option: site.site.where(expr).span(expr)
             for option in ("collate_fn", "worker_init_fn")
             if (expr := site.site.option(option)) is not None
             and not (isinstance(expr, ast.Constant) and expr.value is None)
@@ -144,16 +146,19 @@ class _Assembly:
         wanted = site.name if site.loader else None
         implied = handles == {site.name} if site.loader else not handles & builders
         counts = worker_counts(site.site, None)
+        module, call = site.site.module, site.site.call
+        workers = next((expr for expr in site.site.options.get("num_workers", ()) if _direct(call, expr)), None)
         return LoaderEdit(
-            site.site.module.name,
-            site.site.module.span(site.site.call),
-            site.site.module.span(site.site.call.func),
+            module.name,
+            module.span(call),
+            module.span(site.site.callee) if site.site.callee else None,
             feed=wanted,
             explicit=not implied or site.sent is not None,
             environment=tuple(site.loader.carried.environment) if site.loader else (),
             streams=self.streams if counts == {0} else None,
             send=site.sent.parts if site.sent else (),
             inline=site.sent is not None and site.sent.inline,
+            workers=module.span(workers) if workers is not None else None,
         )
 
     def _worker(self, slicers: list[Slicer], builders: tuple[Builder, ...]) -> WorkerModule:
@@ -287,6 +292,11 @@ class _Assembly:
 
 def _both(first: bool | None, second: bool | None) -> bool | None:
     return False if False in (first, second) else None if None in (first, second) else True
+
+
+def _direct(call: ast.Call, expr: ast.expr) -> bool:
+    """Whether a call gives an argument itself, not through a dict of keywords."""
+    return any(expr is given for given in (*call.args, *(k.value for k in call.keywords if k.arg is not None)))
 
 
 def _draws(slicer: Slicer) -> tuple[str, ...]:

@@ -259,16 +259,16 @@ class Resolver:
                 found.append(target.binding.value)
         if not found and isinstance(call.func, ast.Attribute):
             if isinstance(call.func.value, ast.Call) and self.library(module, call.func.value.func) == "builtins.super":
-                return self._inherited(module, call, call.func.attr)
+                return [method.node for method in self.inherited(module, call, call.func.attr)]
             if not call.func.attr.startswith("__") and not isinstance(function, ast.Lambda) and call.func.attr == function.name:
                 found.append(function)  # a method of that name, of an object that can't be told
         return found
 
-    def _inherited(self, module: Module, call: ast.Call, name: str) -> list[ast.AST]:
+    def inherited(self, module: Module, call: ast.Call, name: str) -> list[Definition]:
         """`super().name(...)`: the method of the nearest local base."""
         owner = next((up for up in module.names.ancestors(call) if isinstance(up, ast.ClassDef)), None)
         bases = [base for base in self.bases(Definition(module, owner)) if isinstance(base, Definition)] if owner else []
-        return [method.node for base in bases if (method := self.method(base, name))]
+        return [method for base in bases if (method := self.method(base, name))]
 
 
 def _unsubscripted(expr: ast.expr) -> ast.expr:

@@ -56,7 +56,7 @@ def _found(found: Found) -> Iterator[str]:
             where = f"{_place(origin.module, origin.expr)}: {origin.module.text(origin.expr)}"
             yield f"  lost: {where} ({origin.what})" if isinstance(origin, Lost) else f"  dataset: {where}"
         for name, values in site.options.items():
-            yield f"  {name}: {' or '.join(site.module.text(value) for value in values)}"
+            yield f"  {name}: {' or '.join(site.where(value).text(value) for value in values)}"
 
 
 def _place(module: Module, node: ast.AST) -> str:
@@ -92,6 +92,8 @@ def _plan(made: Plan) -> Iterator[str]:
         given = f", feed={loader.feed}" if loader.explicit else ""
         streams = "" if loader.streams is None else f", num_workers={loader.streams}"
         yield f"trainer: {loader.call} is a loader of the runtime{given}{streams}"
+    for written in made.classes:
+        yield f"trainer: the class at {written.span} is the runtime's"
     for removal in made.removals:
         yield f"trainer: without {removal.fragment}"
     for note in made.notes:

@@ -17,10 +17,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from splitter.changes import changes, loads
+from splitter.drivers import drives, handed_back
 from splitter.find import Found
 from splitter.flow import reaching
 from splitter.kinds import SENDABLE
 from splitter.knowledge import ITERATES, MUTATORS, PLAIN_METHODS, TENSOR_METHODS, WRAPPERS, row
+from splitter.loader_classes import is_super
+from splitter.options import Place
 from splitter.origins import Tracer
 from splitter.read import Module
 from splitter.resolve import Definition, Value
@@ -135,7 +138,10 @@ class _Walk:
                 if not isinstance(call, ast.Call):
                     return
                 called = self.found.resolver.library(module, call.func)
-                if called in WRAPPERS:
+                site = next((site for site in self.found.sites if site.call is call), None)
+                if site is not None and inner in ("dataset", "wrapped"):  # DataLoader(**options)
+                    self._site(module, call, site)
+                elif called in WRAPPERS:
                     self.add("wrap", module, call)
                     self.dataset(module, call, "wrapped")
                 elif called is not None and row(called).gives == "argument":
@@ -169,14 +175,25 @@ class _Walk:
                 self.container(module, parent, path, "loader")
             case ast.Call() | ast.keyword():
                 call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
-                if (
+                if isinstance(call, ast.Call) and drives(self.found.kinds, module, call):
+                    self._handed_back(module, call, expr)
+                elif (
                     isinstance(call, ast.Call)
+                    and not (isinstance(call.func, ast.Attribute) and call.func.attr == "__init__")
                     and not self._iterates(module, call)
                     and not self._parameters(module, call, expr, "loader", ())
                 ):
                     self.add("handed", module, call)
             case ast.IfExp():
                 self.loader(module, parent)
+
+    def _handed_back(self, module: Module, call: ast.Call, expr: ast.expr) -> None:
+        """Follow a loader through a call of the library that drives the training."""
+        place = handed_back(call, expr)
+        if place == ():
+            self.loader(module, call)
+        elif place is not None:
+            self.container(module, call, place, "loader")
 
     def _iterates(self, module: Module, call: ast.Call) -> bool:
         """A library call that iterates over a loader, or asks its length, and no more."""
@@ -245,8 +262,11 @@ class _Walk:
             return
         site = next((site for site in self.found.sites if site.call is call), None)
         if site is not None and expr in site.options.get("dataset", ()):
-            self.add("loader", module, call, site)
-            self.loader(module, call)
+            self._site(module, call, site)
+            if site.passes:
+                self._parameters(module, call, expr, what, ())
+            return
+        if any(id(call) in site.passes for site in self.found.sites):
             return
         name = self.found.resolver.library(module, call.func)
         if name is not None and row(name).gives == "sampler":
@@ -267,6 +287,12 @@ class _Walk:
             if what == "dataset":
                 self.add("object", module, call)
 
+    def _site(self, module: Module, call: ast.Call, site: Site) -> None:
+        self.add("loader", module, call, site)
+        self.loader(module, call)
+        for place in site.also:
+            self.loader(place.module, place.expr)
+
     def _parameters(self, module: Module, call: ast.Call, expr: ast.expr, what: str, path: tuple[int, ...]) -> bool:
         """Follow an argument into the functions that the call may run; False when none of them is the program's own."""
         functions = []
@@ -276,7 +302,9 @@ class _Walk:
                 functions += [(init, True)] if init else []
             elif isinstance(target, Definition):
                 functions.append((target, self.found.resolver.owner(target.module, target.node) is not None))
-        if not functions and isinstance(call.func, ast.Attribute):
+        if isinstance(call.func, ast.Attribute) and is_super(self.found.resolver, module, call.func.value):
+            functions += [(method, True) for method in self.found.resolver.inherited(module, call, call.func.attr)]
+        elif not functions and isinstance(call.func, ast.Attribute):
             instance = self.found.kinds.instance_of(module, call.func.value)
             method = self.found.resolver.method(instance, call.func.attr) if instance else None
             methods = [method] if method else [] if instance else self.found.resolver.methods_named(call.func.attr)
@@ -390,7 +418,8 @@ def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> 
 def loader_uses(found: Found, site: Site) -> list[Use]:
     """What the program does with a loader that its worker would not know of: handing it to a library, changing its parts."""
     walk = _Walk(found, frozenset())
-    walk.loader(site.module, site.call)
+    for place in (Place(site.module, site.call), *site.also):
+        walk.loader(place.module, place.expr)
     parts = ("dataset", "collate_fn", "worker_init_fn", "num_workers")
     return [
         use

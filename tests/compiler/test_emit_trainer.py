@@ -138,7 +138,8 @@ LOADERS = [
     ("DataLoader(d)", {"streams": 2}, "(d, num_workers=2)"),
     ("DataLoader(d, num_workers=0)", {"streams": 2}, "(d, num_workers=2)"),
     ("DataLoader(d, num_workers=(n + 1), shuffle=s)", {"streams": 2}, "(d, num_workers=(2), shuffle=s)"),
-    ("DataLoader(d, 4, True, None, None, 0, None)", {"streams": 2}, "(d, 4, True, None, None, 2, None)"),
+    ("DataLoader(d, 4, True, None, None, 0, None)", {"streams": 2, "workers": "0"}, "(d, 4, True, None, None, 2, None)"),
+    ("DataLoader(d, **kw, num_workers=0)", {"streams": 2}, "(d, **kw, num_workers=2)"),
     ("DataLoader(d, **kw)", {"streams": 2}, '(d, **{**kw, "num_workers": 2})'),
     ("DataLoader(d)", {"streams": 2, "feed": "v", "explicit": True}, '(d, feed="v", num_workers=2)'),
 ]
@@ -147,6 +148,8 @@ LOADERS = [
 @pytest.mark.parametrize(("call", "given", "expected"), LOADERS)
 def test_loader(call: str, given: dict, expected: str) -> None:
     script = Script(f"import os\nloader = {call}  # keep\n")
+    if "workers" in given:
+        given = {**given, "workers": script.span(given["workers"])}
     text = edited(script, loaders=[script.loader(call, **given)])
     assert body(text) == f"loader = splitter_runtime.DataLoader{expected}  # keep\n"
 
