@@ -19,10 +19,13 @@ from typing import Any
 
 from .codec import decode
 
+# libraries that give loaders a function of their own, which then comes with it: for the seeds of workers
+DRIVERS = frozenset({"lightning.*", "pytorch_lightning.*", "lightning_fabric.*"})
+
 
 def unpack(header: bytes, payload: Any, accepts: frozenset[str]) -> dict[str, Any]:
     """In the template: the parts of a loader. CodecError for a class or function of the script that isn't in `accepts`."""
-    value: Any = decode(header, memoryview(payload), code=True, accept=_accepting(accepts))
+    value: Any = decode(header, memoryview(payload), code=True, accept=_accepting(accepts | DRIVERS))
     return dict(value)
 
 

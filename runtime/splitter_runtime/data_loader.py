@@ -61,6 +61,7 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         self._send = parts(send)
         elsewhere = self.num_workers > 0 or inline if self._send else is_remote(dataset, number_of)
         self._site = _open_site(self, dataset, feed, env or {}) if elsewhere else None
+        self._known = (self.collate_fn, self.worker_init_fn)  # what the worker has, or is sent
         remember(self)
         install()
 
@@ -69,28 +70,37 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         made = DataLoader.__new__(DataLoader)
         torch.utils.data.DataLoader.__init__(made, dataset, *args, **kwargs)
         made.feed, made.env, made.send, made.inline = self.feed, self.env, self.send, self.inline
-        made._send, made._site = self._send, self._site
+        made._send, made._site, made._known = self._send, self._site, self._known
         remember(made)
         return made
 
     def _get_iterator(self) -> Any:
+        names = self._to_send()
+        if self._site is None or (self._send and self.num_workers == 0 and not self.inline):
+            return super()._get_iterator()
+        received = self._hand_over(self._site, names) if names else None
         if self._site is None:
             return super()._get_iterator()
-        received = self._hand_over(self._site) if self._send else None
-        if self._site is None:
-            return super()._get_iterator()
-        described = describe(self.dataset, number_of) if received is None else received.reference
+        described = received.reference if received is not None and self._send else describe(self.dataset, number_of)
         if self.num_workers == 0:
             return InlineIterator(self, self._site, described, received)
         self.check_worker_number_rationality()
         return StreamsIterator(self, self._site, described, received)
 
-    def _hand_over(self, site: Site) -> Received | None:
-        """Send what is to be sent; None, and no site any more, when it can't be."""
+    def _to_send(self) -> tuple[str, ...]:
+        """The parts to send: those that were to be, and functions that a library has replaced, as Lightning does to seed workers."""
+        functions = ("collate_fn", "worker_init_fn")[: 2 if self.num_workers else 1]
+        new = (name for name, known in zip(functions, self._known, strict=False) if getattr(self, name) is not known)
+        return (*self._send, *(name for name in new if name not in self._send))
+
+    def _hand_over(self, site: Site, names: tuple[str, ...]) -> Received | None:
+        """Send these parts; None, and no site any more, when the dataset was to be sent and can't be. CodecError for other parts."""
         name = f"loader {site.feed}"
         try:
-            return Received(site.session, site.number, Package.of({part: getattr(self, part) for part in self._send}, name))
+            return Received(site.session, site.number, Package.of({part: getattr(self, part) for part in names}, name))
         except CodecError as error:
+            if not self._send:
+                raise
             print(f"splitter: {name} stays in the trainer: {error}", file=sys.stderr)
             self._site = None
             return None

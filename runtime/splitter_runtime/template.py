@@ -133,9 +133,9 @@ class Template:
         return Kind.RESULT, (made.collate_fn is not None, made.worker_init_fn is not None), "loader"
 
     def _receive(self, fresh: int, loader: int, header: bytes, payload: Any) -> tuple[Kind, Any, str]:
-        builder = PROGRAM.loaders[self._names[loader]]
-        received = unpack(header, payload, builder.accepts)
-        self._objects[fresh], self._names[fresh] = received.pop("dataset"), builder.name
+        builder = PROGRAM.loaders.get(self._names[loader])
+        received = unpack(header, payload, builder.accepts if builder else frozenset())
+        self._objects[fresh], self._names[fresh] = received.pop("dataset", None), self._names[loader]
         self._loaders[loader] = dataclasses.replace(self._loaders[loader], **received)
         return Kind.RESULT, None, "dataset"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from pairs import Pair
+from pairs import Pair, assert_same
 from scratch import Scratch
 from test_streams_same import BUILD_NOISE, NOISE, SWAP_NOISE
 
@@ -54,3 +54,18 @@ def test_a_loader_that_a_library_constructs_anew_has_the_same_batches(scratch: S
     script, split = (scratch.run([sys.executable, name], folder) for name in ("train.py", "train_trainer.py"))
     assert script.stdout.count("torch torch\n") == 4, script.stderr
     assert (split.stdout, split.returncode) == (script.stdout.replace("torch torch\n", "splitter_runtime torch\n"), 0), split.stderr
+
+SEEDED = """
+dataset = Noise(21)
+for count in (2, 0):
+    loader = DataLoader(dataset, batch_size=4, num_workers=count)
+    for function in (None, random.seed, torch.manual_seed):
+        loader.worker_init_fn = function
+        for batch in loader:
+            see(batch)
+show()
+"""
+
+
+def test_a_function_that_a_library_gives_a_loader_goes_to_the_worker(scratch: Scratch) -> None:
+    assert_same(scratch, Pair(NOISE, BUILD_NOISE, SEEDED, (SWAP_NOISE,)))
