@@ -103,13 +103,14 @@ class Module:
 class Program:
     """The script and its local modules, by import name, and where these were found.
 
-    `known_edits` are the script's own statements (by id) that change sys.path in a way which `roots` follows.
+    `known_edits` are the statements (by id) that change sys.path in a way which `roots` follows; `sure`: there are no others.
     """
 
     script: Path
     modules: dict[str, Module]
     roots: Roots
     known_edits: frozenset[int] = frozenset()
+    sure: bool = True
 
     @property
     def entry(self) -> Module:
@@ -127,7 +128,10 @@ class Program:
         return (module for module in self.modules.values() if text in module.file.text)
 
     def elsewhere(self, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
-        """The top-level names of modules that are elsewhere than beside the script, each with its folder, relative to the script's."""
+        """The top-level names of modules that are elsewhere than beside the script, each with its folder, relative to the script's.
+
+        All names when the program may put other folders on sys.path, so that the trainer program looks at what Python finds.
+        """
         here = self.roots.script
         found: dict[str, Path] = {}
         for name in set(names) - {ENTRY}:
@@ -135,7 +139,9 @@ class Program:
             found[name.partition(".")[0]] = path.parents[name.count(".") + (path.name == "__init__.py")]
         if self.roots.package:
             found[self.roots.package.partition(".")[0]] = here.parents[self.roots.package.count(".")]
-        return tuple(sorted((top, Path(os.path.relpath(path, here)).as_posix()) for top, path in found.items() if path != here))
+        return tuple(
+            sorted((top, Path(os.path.relpath(path, here)).as_posix()) for top, path in found.items() if path != here or not self.sure)
+        )
 
 
 def read(script: Path) -> Program:
@@ -158,7 +164,7 @@ def read(script: Path) -> Program:
         if current == before:
             break
     unknown = {id(stmt) for stmt, _, folder in edits if folder is None or not current.has(folder)}
-    return Program(script, modules, current, frozenset(id(stmt) for stmt, _, _ in edits) - unknown)
+    return Program(script, modules, current, frozenset(id(stmt) for stmt, _, _ in edits) - unknown, sure=not unknown)
 
 
 def _reached(entry: Module, script: Path, where: Roots, parsed: dict[tuple[str, Path], Module | None]) -> dict[str, Module]:

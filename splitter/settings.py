@@ -3,7 +3,7 @@
 torch.set_flush_denormal(True)                 carried to the worker's module level
 ImageFile.LOAD_TRUNCATED_IMAGES = True         carried when the moved code uses PIL
 sys.path.insert(0, "lib")                      stays: both programs are told where the modules are
-sys.path.insert(0, choose())                   refused, where the text doesn't give the folder
+sys.path.insert(0, os.environ["LIB"])          carried, where the text doesn't give the folder
 torch.backends.cudnn.benchmark = True          stays: it is about a device
 torch.set_default_dtype(torch.float64)         the runtime sends it with every construction
 torch.set_default_device("cuda")               the runtime refuses it, when the script does it after all

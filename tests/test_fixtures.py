@@ -1,7 +1,8 @@
 """Every folder of tests/fixtures is a case: `train.py`, its local modules, and `expected/`, what splitter writes for it.
 
 A folder `refuse_*` is a script that must be left alone; see test_refusals.py. `make_data.py` makes the data of a
-fixture in the scratch copy, `args.txt` holds the script's arguments. `pytest --update` rewrites `expected/`; the review
+fixture in the scratch copy, `args.txt` holds the script's arguments, `script.txt` how a script is run that is not `train.py` in
+the fixture's folder: `PYTHONPATH=. tools/train.py` or `-m package.train`. `pytest --update` rewrites `expected/`; the review
 is the git diff.
 """
 
@@ -17,13 +18,18 @@ import socket
 import subprocess
 import sys
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from scratch import COMMAND_LIMIT_S, FIXTURES, Scratch, files_below
 
-SPLIT = sorted(path.parent.name for path in FIXTURES.glob("*/train.py") if not path.parent.name.startswith("refuse_"))
+SPLIT = sorted(
+    folder.name
+    for folder in FIXTURES.iterdir()
+    if not folder.name.startswith("refuse_") and ((folder / "train.py").exists() or (folder / "script.txt").exists())
+)
 POOLS = ("local", "local:2", "local:3", "list")
 # Which fixtures are verified when the tests run without --all-pools, and with which pool: one of each kind (files and random draws,
 # shards, streams that live on, the main process, local modules, replicas, values of all types). The output of all of them, which
@@ -40,8 +46,35 @@ POOL = {
     "helpers_module": "list",
     "text_vocab": "list",
 }
+# Nothing is new about these when they run.
+COMPILED = ("path_edit",)
 MARK = re.compile(r"# expect: (S\d{3})$", re.MULTILINE)
 GENERATED = ("train_worker.py", "train_trainer.py", "train_split.md", "train_split.json")
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a fixture's script is run: its path, what Python is given for it, and the environment."""
+
+    path: str = "train.py"
+    command: tuple[str, ...] = ("train.py",)
+    environment: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The script's folder as a prefix of names of files: "" or "tools/"."""
+        return self.path.removesuffix("train.py")
+
+
+def start_of(fixture: str) -> Start:
+    path = FIXTURES / fixture / "script.txt"
+    if not path.exists():
+        return Start()
+    words = shlex.split(path.read_text())
+    environment = [word for word in words if "=" in word]
+    command = words[len(environment) :]
+    script = command[-1] if command[0] != "-m" else f"{command[-1].replace('.', '/')}.py"
+    return Start(script, tuple(command), tuple((name, value) for name, _, value in (word.partition("=") for word in environment)))
 
 
 def arguments_of(fixture: str) -> list[str]:
@@ -55,7 +88,7 @@ def after_dashes(fixture: str) -> list[str]:
 
 
 def transform(scratch: Scratch, fixture: str, folder: Path, hash_seed: str = "0") -> None:
-    ended = scratch.splitter("transform", "train.py", *after_dashes(fixture), folder=folder, PYTHONHASHSEED=hash_seed)
+    ended = scratch.splitter("transform", start_of(fixture).path, *after_dashes(fixture), folder=folder, PYTHONHASHSEED=hash_seed)
     assert ended.returncode == 0, ended.stderr
 
 
@@ -75,13 +108,15 @@ def errors_of(plan: dict[str, Any]) -> set[tuple[str, str, int]]:
     return {(row["code"], row["path"], row["line"]) for row in plan["diagnostics"] if row["severity"] == "error"}
 
 
-def expected_texts(folder: Path, before: dict[str, bytes]) -> dict[str, str]:
+def expected_texts(folder: Path, before: dict[str, bytes], start: Start) -> dict[str, str]:
     """What splitter wrote, as it is kept under `expected/`: edited copies of the user's files as diffs."""
     texts = {}
     for name, content in files_below(folder).items():
         if name in before:
             continue
-        original = "train.py" if name == "train_trainer.py" else name.removeprefix("train_split/")
+        local = name.removeprefix(f"{start.folder}train_split/")
+        original = start.path if name == f"{start.folder}train_trainer.py" else local
+        original = next((path for path in before if local != name and f"/{path}".endswith(f"/{local}")), original)
         if original in before:
             texts[name.removesuffix(".py") + ".diff"] = "".join(
                 difflib.unified_diff(
@@ -102,19 +137,21 @@ def test_generated_files(fixture: str, scratch: Scratch, update: bool) -> None:
     before = files_below(folder)
     transform(scratch, fixture, folder, hash_seed="0")
     after = files_below(folder)
+    start = start_of(fixture)
+    prefix = start.folder
     assert {name: after[name] for name in before} == before, "the script's own files were changed"
-    assert set(GENERATED) <= set(after)
+    assert {prefix + name for name in GENERATED} <= set(after)
     for name in after.keys() - before.keys():
-        assert name in GENERATED or name.startswith("train_split/")
+        assert name.removeprefix(prefix) in GENERATED or name.startswith(f"{prefix}train_split/")
         if name.endswith(".py"):
             ast.parse(after[name], name)
 
-    assert errors_of(json.loads(after["train_split.json"])) == marks(FIXTURES / fixture)
+    assert errors_of(json.loads(after[f"{prefix}train_split.json"])) == marks(FIXTURES / fixture)
 
     transform(scratch, fixture, folder, hash_seed="12345")
     assert files_below(folder) == after, "another hash seed, or files that were there already, gave another text"
 
-    texts = expected_texts(folder, before)
+    texts = expected_texts(folder, before, start)
     expected = FIXTURES / fixture / "expected"
     if update:
         shutil.rmtree(expected, ignore_errors=True)
@@ -125,17 +162,19 @@ def test_generated_files(fixture: str, scratch: Scratch, update: bool) -> None:
     assert texts == {name: content.decode() for name, content in files_below(expected).items()}
 
 
-@pytest.mark.parametrize("fixture", SPLIT)
+@pytest.mark.parametrize("fixture", [name for name in SPLIT if name not in COMPILED])
 def test_same_output_as_the_script(fixture: str, scratch: Scratch) -> None:
     script, split = scratch.copy(fixture, "script"), scratch.copy(fixture, "split")
     arguments = arguments_of(fixture)
     data = files_below(script).keys()
-    plain = scratch.run([sys.executable, "train.py", *arguments], script)
+    start = start_of(fixture)
+    environment = dict(start.environment)
+    plain = scratch.run([sys.executable, *start.command, *arguments], script, **environment)
     assert plain.returncode == 0, plain.stderr
 
     transform(scratch, fixture, split)
     present = files_below(split).keys()
-    trained = scratch.run([sys.executable, "train_trainer.py", *arguments], split)
+    trained = scratch.run([sys.executable, f"{start.folder}train_trainer.py", *arguments], split, **environment)
     assert (trained.stdout, trained.returncode) == (plain.stdout, plain.returncode), trained.stderr
     assert "stays in the trainer" not in trained.stderr
     scratch.assert_nothing_left()
@@ -154,14 +193,15 @@ def test_verify(fixture: str, pool: str, scratch: Scratch) -> None:
     folder = scratch.copy(fixture)
     before = files_below(folder)
     with ExitStack() as workers:
-        environment = {}
+        environment = dict(start_of(fixture).environment)
         if pool == "list":
             token = make_token(scratch)
             environment["SPLITTER_TOKEN_FILE"] = str(token)
             host = worker_folder(scratch, fixture)
-            pool = ",".join(start_worker(scratch, host, token, workers) for _ in range(2))
+            worker = f"{start_of(fixture).folder}train_worker.py"
+            pool = ",".join(start_worker(scratch, host, worker, token, workers) for _ in range(2))
         options = ["--workers", pool, "--epochs", "9", "--batches", "999"]
-        ended = scratch.splitter("verify", "train.py", *options, *after_dashes(fixture), folder=folder, **environment)
+        ended = scratch.splitter("verify", start_of(fixture).path, *options, *after_dashes(fixture), folder=folder, **environment)
         assert ended.returncode == 0, ended.stdout + ended.stderr
     scratch.assert_nothing_left()
     left = files_below(folder).keys() - before.keys()
@@ -179,16 +219,17 @@ def worker_folder(scratch: Scratch, fixture: str) -> Path:
     """A folder as on a worker's host: the data, the worker program and local modules; neither script nor trainer."""
     split, host = scratch.copy(fixture, "split"), scratch.copy(fixture, "host")
     transform(scratch, fixture, split)
-    (host / "train.py").unlink()
-    shutil.copy(split / "train_worker.py", host)
+    start = start_of(fixture)
+    (host / start.path).unlink()
+    shutil.copy(split / start.folder / "train_worker.py", host / start.folder)
     return host
 
 
-def start_worker(scratch: Scratch, folder: Path, token: Path, workers: ExitStack) -> str:
+def start_worker(scratch: Scratch, folder: Path, program: str, token: Path, workers: ExitStack) -> str:
     """Start a worker on loopback; when `workers` closes it is asked to end, and must."""
     address = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
-        [sys.executable, "train_worker.py", "--listen", address, "--token-file", str(token)],
+        [sys.executable, program, "--listen", address, "--token-file", str(token)],
         cwd=folder,
         env=scratch.environment(),
         stdin=subprocess.DEVNULL,
