@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch.utils.data
+from torch.utils.data._utils import collate
 
 from .adapters import install, remember
 from .errors import CodecError, ConfigError
@@ -106,6 +107,15 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
             return None
 
 
+def _is_default(loader: DataLoader, attribute: str) -> bool:
+    """Whether a loader has torch's own function there."""
+    torch_has = {
+        "collate_fn": collate.default_collate if loader._auto_collation else collate.default_convert,
+        "worker_init_fn": None,
+    }
+    return attribute not in loader._send and getattr(loader, attribute) is torch_has[attribute]
+
+
 def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping[str, object]) -> Site:
     session = Session.current()
     manifest = session.manifest
@@ -113,8 +123,14 @@ def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping
     if feed is _ByName:
         feed = next((name for name in names if name in manifest.loaders), None)
     number = session.number()
-    has_collate, has_init = session.call("loader", feed, described(environment), fresh=number, changes=False).value
-    for attribute, there in (("collate_fn", has_collate), ("worker_init_fn", has_init)):
+    has = session.call("loader", feed, described(environment), fresh=number, changes=False).value
+    there_are = dict(zip(("collate_fn", "worker_init_fn"), has, strict=True))
+    left_out = [attribute for attribute, there in there_are.items() if there and _is_default(loader, attribute)]
+    if left_out and len(left_out) == sum(there_are.values()):  # options that the script gives only sometimes
+        session.call("loader", None, described({}), fresh=number, changes=False)
+    elif left_out:
+        raise ConfigError.of("R601", what=f"a loader without {left_out[0]}, which it is given in other cases,")
+    for attribute, there in there_are.items():
         given = None if there or attribute in loader._send else getattr(loader, attribute)
         if given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):
             what = f"{attribute}={getattr(given, '__qualname__', given)!s} is not in the worker program"
