@@ -225,7 +225,8 @@ class _Editor:
                 result.append(splice)
         if keywords:
             result.append(self._keywords(loader.call, keywords, wrapped))
-        return result
+        start, _ = self.grid.range(loader.call)
+        return [Splice(start, start, ""), *result] if result else []  # the pieces belong to the whole call
 
     def _streams(self, loader: LoaderEdit, streams: int) -> Splice | None:
         """num_workers where the call has it already; None when the keyword is to be added."""

@@ -20,10 +20,12 @@ from splitter.resolve import Definition, Library, Resolver, Target, Value, argum
 from splitter.scopes import Binding, position
 
 _DEPTH = 8
+# Names of the runtime's loader.
+RUNTIME = frozenset("feed env send inline rebuilt _site _send _known _to_send _hand_over".split())
 # What a subclass can't replace: the runtime does, or torch's iterators rely on it.
-OWN = frozenset(
+OWN = RUNTIME | frozenset(
     """
-_get_iterator _auto_collation _index_sampler _hand_over _site _send multiprocessing_context check_worker_number_rationality __new__
+_get_iterator _auto_collation _index_sampler multiprocessing_context check_worker_number_rationality __new__
 __setattr__ __getattribute__ __getattr__ __init_subclass__ __reduce__ __reduce_ex__ __getstate__ __setstate__
 """.split()
 )
@@ -34,7 +36,7 @@ INSIDE = frozenset(
     """
 _workers _index_queues _worker_result_queue _data_queue _worker_queue_idx_cycle _workers_status _shutdown_workers _try_get_data _get_data
 _next_data _next_index _try_put_index _process_data _dataset_fetcher _sampler_iter _task_info _send_idx _rcvd_idx _tasks_outstanding
-_base_seed _pin_memory_thread _mark_worker_as_unavailable _reset _site _send _hand_over _DataLoader__multiprocessing_context
+_base_seed _pin_memory_thread _mark_worker_as_unavailable _reset _DataLoader__multiprocessing_context
 """.split()
 )
 
@@ -259,6 +261,8 @@ def _touches(owner: Definition) -> ast.expr | None:
     """Where a class reaches into torch's iterators, or sets attributes whose names the text doesn't tell."""
     for node in ast.walk(owner.node):
         if isinstance(node, ast.Attribute) and (node.attr in INSIDE or node.attr == "__dict__"):
+            return node
+        if isinstance(node, ast.Attribute) and node.attr in RUNTIME and not isinstance(node.ctx, ast.Load):
             return node
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("setattr", "delattr", "vars", "exec"):
             return node

@@ -30,8 +30,8 @@ def shared_state(found: Found, effects: Effects, slicer: Slicer, roots: list[ast
     module = slicer.module
     for root in (*roots, *slicer.body.values()):
         for name in ast.walk(root):
-            if not isinstance(name, ast.Name) or not isinstance(name.ctx, ast.Load):
-                continue
+            if not isinstance(name, ast.Name) or not isinstance(name.ctx, ast.Load) or name not in module.names.scope_of:
+                continue  # (a function of another module needs only what that module defines)
             outside = [use for use in loads(module, name) if id(use) not in slicer.carried.inside]
             if not outside:
                 continue
