@@ -121,8 +121,9 @@ class _Importing:
     def _effect(self, module: Module, call: ast.Call) -> bool:
         """A call for its effect: a switch, a change of a global, or a function of the program that does no more than that."""
         targets = self.resolver.targets(module, call.func)
-        if any(isinstance(target, Definition) for target in targets):
-            return True  # its body is looked at with all calls
+        made = self.resolver.targets(module, call.func.func) if isinstance(call.func, ast.Call) else ()
+        if any(isinstance(target, Definition) for target in (*targets, *made)):
+            return True  # its body is looked at with all calls, and the functions in it
         name = self._library(module, call.func)
         if name is not None and not (isinstance(call.func, ast.Attribute) and name.startswith(CONTAINERS)):
             switch = name.startswith(SWITCHES) and name.rpartition(".")[2] not in SAYS
