@@ -21,19 +21,18 @@ _INFO = ("description", "citation", "homepage", "license")
 _OWN = ("_info", "_split", "_indexes", "_data", "_indices", "_fingerprint")
 
 
-def _table_parts(table: Any) -> tuple[Any, ...]:
+def _stream(table: Any) -> np.ndarray[Any, Any]:
     if table.nbytes > _LARGEST:
         raise Refusal("R104", what="its table", size=f"{table.nbytes} bytes", limit=f"{_LARGEST} bytes")
     arrow = sys.modules["pyarrow"]
     sink = arrow.BufferOutputStream()
     with arrow.ipc.new_stream(sink, table.schema) as stream:
         stream.write_table(table)
-    return (np.frombuffer(sink.getvalue(), np.uint8),)
+    return np.frombuffer(sink.getvalue(), np.uint8)
 
 
-def _table(r: Reader, parts: list[Any]) -> Any:
+def _table(r: Reader, raw: Any) -> Any:
     arrow = r.library("pyarrow")
-    (raw,) = parts
     if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8:
         raise damaged("a table without bytes")
     try:
@@ -63,26 +62,25 @@ def _dataset_parts(dataset: Any) -> tuple[Any, ...]:
     if dataset._indexes:
         raise Refusal("R107", type="datasets.Dataset", why="it has a search index")
     info = {name: getattr(dataset._info, name) for name in _INFO}
-    indices = None if dataset._indices is None else dataset._indices.table
+    indices = None if dataset._indices is None else _stream(dataset._indices.table)
     state = {name: value for name, value in vars(dataset).items() if name not in _OWN}
-    return dataset._data.table, indices, dataset._info.features, info, dataset._split, dataset._fingerprint, state
+    return _stream(dataset._data.table), indices, dataset._info.features, info, dataset._split, dataset._fingerprint, state
 
 
 _STEPS = ("", "", ".features", ".info", ".split", "", "")
 
 
 def _dataset(r: Reader, parts: list[Any]) -> Any:
-    datasets = r.library("datasets")
-    arrow = r.library("pyarrow")
+    datasets = r.library("datasets")  # before Arrow, which it imports
     table, indices, features, info, split, fingerprint, state = parts
-    if not isinstance(table, arrow.Table) or not isinstance(indices, (arrow.Table, type(None))) or type(state) is not dict:
-        raise damaged("a dataset without a table")
+    if type(state) is not dict:
+        raise damaged("a dataset without attributes")
     in_memory = datasets.table.InMemoryTable
     made = datasets.Dataset(
-        in_memory(table),
+        in_memory(_table(r, table)),
         info=datasets.DatasetInfo(features=features, **{name: info[name] for name in _INFO}),
         split=split,
-        indices_table=None if indices is None else in_memory(indices),
+        indices_table=None if indices is None else in_memory(_table(r, indices)),
         fingerprint=fingerprint,
     )
     vars(made).update(state)
@@ -94,7 +92,7 @@ def _dataset_family(cls: type) -> tuple[Put, bool] | None:
     if package not in ("pyarrow", "datasets"):
         return None
     if cls is getattr(sys.modules.get("pyarrow"), "Table", None):
-        return object_writer(_TABLE, _table_parts), False
+        return object_writer(_TABLE, lambda v: (_stream(v),)), False
     if cls is getattr(sys.modules.get("pyarrow"), "Schema", None):
         return object_writer(_SCHEMA, _schema_parts), False
     if cls is getattr(sys.modules.get("datasets"), "Dataset", None):
@@ -104,7 +102,7 @@ def _dataset_family(cls: type) -> tuple[Put, bool] | None:
     return None
 
 
-add_maker(_TABLE, _table)
+add_maker(_TABLE, lambda r, parts: _table(r, *parts))
 add_maker(_DATASET, _dataset)
 add_maker(_FEATURES, _features)
 add_maker(_SCHEMA, _schema)
