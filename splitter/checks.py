@@ -74,7 +74,8 @@ def _kept(found: Found, fact: Fact) -> bool:
     value = statement.value
     if not isinstance(value, ast.Call) or node not in value.args:
         return value is node
-    return found.resolver.library(module, value.func) not in WHOLE and found.kinds.of(module, value) not in SENDABLE
+    reader = found.resolver.library(module, value.func)
+    return reader == "csv.reader" or (reader not in WHOLE and found.kinds.of(module, value) not in SENDABLE)
 
 
 def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) -> int | None:

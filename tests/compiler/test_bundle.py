@@ -10,7 +10,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from scratch import Scratch
+from scratch import FIXTURES, Scratch
+
+from splitter.bundle import bundle
+from splitter.compile import compile_script
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "runtime"))
 from running import running
@@ -137,6 +140,25 @@ def test_a_bundle_is_all_that_a_worker_needs(scratch: Scratch, project: Path, bu
         line = FILES["train.py"].splitlines().index('            raise ValueError(f"row {index}")') + 1
         assert f'File "{moved}/train.py", line {line}, in __getitem__' in failed.stderr, failed.stderr
         assert "ValueError: row 7" in failed.stderr
+
+
+def test_modules_from_elsewhere(scratch: Scratch) -> None:
+    """They stand under their names, and the worker imports them with nothing of the project around."""
+    folder = scratch.copy("package_script", "project")
+    ended = scratch.splitter("transform", "waves/train.py", "--bundle", "../worker.pyz", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    assert "train_worker.py, waves/__init__.py, waves/data.py, waves/loaders.py to ../worker.pyz" in ended.stdout
+    shutil.rmtree(folder)
+    ended = scratch.run([sys.executable, str(scratch.folder / "worker.pyz"), "--help"], scratch.folder)
+    assert ended.returncode == 0, ended.stderr
+    assert "makes the batches of the loaders `loader` and `held_out`" in ended.stdout
+
+
+def test_modules_of_the_project_are_in_a_bundle() -> None:
+    script = FIXTURES / "project_root/scripts/train.py"
+    bundled = bundle(compile_script(script), script.parent)
+    assert [file.name for file in bundled.files[1:]] == [f"waves/{name}.py" for name in ("__init__", "data", "loaders", "registry")]
+    assert b"roots" not in bundled.files[0].content
 
 
 def test_files_of_a_bundle(scratch: Scratch, project: Path) -> None:
