@@ -91,10 +91,15 @@ class Carrier:
         """Refuse when the script stores attributes on a class or function that it shares with the worker: Photos.size = 64."""
         for other, mention in self.found.program.mentions(node.name):
             parent = other.names.parent_of.get(mention)
-            if isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load) and id(parent) not in self.carried.inside:
+            patched = isinstance(parent, ast.Call) and mention in parent.args[:1] and self._sets(other, parent)
+            stored = isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load)
+            if parent is not None and (stored or patched) and id(parent) not in self.carried.inside:
                 definition = self.found.resolver.definition(other, mention)
                 if definition is not None and definition.node is node:
-                    raise Refused(late(f"{node.name}.{parent.attr}", other, parent))
+                    raise Refused(late(f"{node.name}.{parent.attr if isinstance(parent, ast.Attribute) else '...'}", other, parent))
+
+    def _sets(self, module: Module, call: ast.Call) -> bool:
+        return self.found.resolver.library(module, call.func) in ("builtins.setattr", "builtins.delattr")
 
     def _class(self, module: Module, node: ast.ClassDef) -> None:
         for stmt in node.body:

@@ -17,7 +17,7 @@ from splitter.flow import reaching
 from splitter.kinds import Kinds
 from splitter.knowledge import DRAWING_METHODS, MUTATORS, row
 from splitter.read import Module
-from splitter.resolve import Definition, Library, Resolver, Value
+from splitter.resolve import Definition, Library, Resolver, Value, member_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,6 +202,11 @@ class Effects:
             return self.resolver.library(module, expr.func) in ("builtins.set", "builtins.frozenset") and bool(expr.args)
         if isinstance(expr, ast.BinOp) and isinstance(expr.op, (ast.BitOr, ast.BitAnd, ast.Sub, ast.BitXor)):
             return self._unordered(module, expr.left) or self._unordered(module, expr.right)
+        if isinstance(expr, ast.Attribute):
+            definition = self.kinds.instance_of(module, expr.value)
+            return definition is not None and any(
+                self._unordered(owner, value) for owner, value in member_values(self.resolver, definition, expr.attr)
+            )
         if isinstance(expr, ast.Name):
             scope = module.names.scope_of[expr].lookup(expr.id)
             if scope is not None:

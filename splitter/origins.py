@@ -17,7 +17,7 @@ from splitter.flow import blocks, reaching
 from splitter.kinds import SENDABLE, Kinds, returned
 from splitter.knowledge import DATASET_METHODS, WRAPPERS, row
 from splitter.read import Module
-from splitter.resolve import Definition, Library, LocalModule, Resolver, Value, argument, default
+from splitter.resolve import Definition, Library, LocalModule, Resolver, Value, argument, default, member_values
 from splitter.scopes import Binding
 from splitter.sites import Site
 
@@ -172,21 +172,7 @@ class Tracer:
 
     def member_values(self, definition: Definition, name: str) -> Iterator[tuple[Module, ast.expr]]:
         """The values that a class's own code gives to `self.name`."""
-        for owner in self.resolver.ancestry(definition)[1]:
-            for node in ast.walk(owner.node):
-                if isinstance(node, ast.Assign):
-                    for target in node.targets:
-                        if (
-                            isinstance(target, ast.Attribute)
-                            and target.attr == name
-                            and isinstance(target.value, ast.Name)
-                            and target.value.id == "self"
-                        ):
-                            yield owner.module, node.value
-                        elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
-                            for part, value in zip(target.elts, node.value.elts, strict=False):
-                                if isinstance(part, ast.Attribute) and part.attr == name:
-                                    yield owner.module, value
+        return member_values(self.resolver, definition, name)
 
     def _call(self, module: Module, call: ast.Call, seen: frozenset[int], calls: Calls) -> Iterator[Origin | Lost]:
         if id(call) in self.sites:

@@ -8,6 +8,7 @@ Loader = D.DataLoader            Loader            -> Library("torch.utils.data.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from splitter.flow import reaching
@@ -299,3 +300,22 @@ def default(function: FunctionNode, name: str) -> ast.expr | None:
         if arg.arg == name:
             return given
     return None
+
+
+def member_values(resolver: Resolver, definition: Definition, name: str) -> Iterator[tuple[Module, ast.expr]]:
+    """The values that a class's own code gives to `self.name`."""
+    for owner in resolver.ancestry(definition)[1]:
+        for node in ast.walk(owner.node):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if (
+                        isinstance(target, ast.Attribute)
+                        and target.attr == name
+                        and isinstance(target.value, ast.Name)
+                        and target.value.id == "self"
+                    ):
+                        yield owner.module, node.value
+                    elif isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                        for part, value in zip(target.elts, node.value.elts, strict=False):
+                            if isinstance(part, ast.Attribute) and part.attr == name:
+                                yield owner.module, value

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
-from splitter.carry import Phase, Refused
+from splitter.alive import FUNCTIONS, on_worker
+from splitter.carry import Refused
 from splitter.changes import changes, changes_of
 from splitter.checks import check_facts, stateless
 from splitter.effects import Effects, Fact
@@ -26,7 +26,7 @@ from splitter.order import happens_before
 from splitter.origins import Lost, Origin, tabular
 from splitter.reach import APART, Reach
 from splitter.read import ENTRY, Module, statements
-from splitter.resolve import Definition, Library
+from splitter.resolve import Definition, Library, Value, default
 from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import loader_uses, uses
@@ -46,8 +46,6 @@ TIED = (
     "tokenizers.",
     "sentencepiece.",
 )
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-CONSTRUCTORS = ("__init__", "__post_init__", "__new__")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +70,7 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
         for origin in origins:
             made_of = found.kinds.instance_of(origin.module, origin.expr) if isinstance(origin, Origin) else None
             reach.definitions |= {id(made_of.node): made_of} if made_of else {}
+            _nameless(made_of)
         _take(slicer, reach)
         candidates = reach.perhaps | (_strangers(found) if lost else {})
         strangers = _accepted(found, effects, site, slicer, candidates)
@@ -82,11 +81,15 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
             and not any(row(name).gives == "dataset" or not known(name) for name in reach.libraries)
         ):
             return None
-        parts = ("dataset", *_functions(found, effects, site, slicer, handles))
+        parts, others = _functions(found, effects, site, slicer, handles)
     except Refused:
         return None
     functions = [expr for option in ("collate_fn", "worker_init_fn") for expr in site.options.get(option, ())]
-    slicer.carried.facts = _on_worker(slicer, [*functions, *(definition.node for definition in (reach.definitions | strangers).values())])
+    roots = [*functions, *(definition.node for definition in (reach.definitions | strangers | others).values())]
+    facts, named = on_worker(slicer, roots)
+    if _state_beside(found, slicer, named) or _compared(found, slicer):
+        return None
+    slicer.carried.facts = facts
     slicer.carried.facts += [("batch", fact) for module, call in reach.calls for fact in effects.at(module, call) if fact.makes]
     same = None if lost or _unknown(reach) or _iterable(found, slicer) else stateless(found, slicer, None)
     made = [origin for origin in origins if isinstance(origin, Origin)]
@@ -98,6 +101,50 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
     if any(use.kind in ("handed", "change") for use in loader_uses(found, site)):
         return None
     return Sent(slicer, parts, (*_accepts(slicer), *packages), made[0] if made else None, same, inline=still and bool(counts & {0, None}))
+
+
+def _state_beside(found: Found, slicer: Slicer, named: set[str]) -> bool:
+    """State that the code keeps elsewhere than in the dataset, so that it would not be sent: in globals, classes, default arguments.
+
+    `named` are the identifiers in the code that runs on the worker.
+    """
+    named = named | {definition.node.name for definition in slicer.carried.definitions}
+    for _, fact in slicer.carried.facts:
+        if (fact.effect == "writes-global" and fact.what in named) or (fact.effect == "writes-self" and "__class__" in fact.what):
+            return True
+        if fact.effect == "in-place" and _default_changed(fact):
+            return True
+    return any(
+        isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load) and _is_class(node.value)
+        for module in found.program.modules.values()
+        for node in ast.walk(module.tree)
+    )
+
+
+def _compared(found: Found, slicer: Slicer) -> bool:
+    """Whether an object of a module's top level is compared with: `row is MISSING`. The one that is sent would be another."""
+    for definition in slicer.carried.definitions:
+        for node in ast.walk(definition.node):
+            for operand in [node.left, *node.comparators] if isinstance(node, ast.Compare) else ():
+                target = found.resolver.target(definition.module, operand)
+                if isinstance(target, Value) and target.binding.scope.kind == "module":
+                    if found.kinds.of(definition.module, operand) in ("object", "unknown", "dataset"):
+                        return True
+    return False
+
+
+def _default_changed(fact: Fact) -> bool:
+    for up in fact.module.names.ancestors(fact.node):
+        if isinstance(up, FUNCTIONS):
+            return default(up, fact.what) is not None
+    return False
+
+
+def _is_class(expr: ast.expr) -> bool:
+    """`type(x)` or `x.__class__`."""
+    if isinstance(expr, ast.Call):
+        return isinstance(expr.func, ast.Name) and expr.func.id == "type"
+    return isinstance(expr, ast.Attribute) and expr.attr == "__class__"
 
 
 def _iterable(found: Found, slicer: Slicer) -> bool:
@@ -188,6 +235,13 @@ def _strangers(found: Found) -> dict[int, Definition]:
     }
 
 
+def _nameless(definition: Definition | None) -> None:
+    """Refuse a dataset that keeps a lambda: it has no name by which a worker could find it."""
+    for node in ast.walk(definition.node) if definition else ():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Lambda) and isinstance(node.targets[0], ast.Attribute):
+            raise Refused(Diagnostic("S305", definition.module.span(node) if definition else None))
+
+
 def _accepted(found: Found, effects: Effects, site: Site, slicer: Slicer, candidates: dict[int, Definition]) -> dict[int, Definition]:
     """Carry those classes and functions that may be a part of the dataset and can be accepted; the codec refuses the others."""
     accepted = {}
@@ -204,72 +258,38 @@ def _clean(found: Found, effects: Effects, site: Site, definition: Definition) -
         _carry(trial, definition)
     except Refused:
         return False
-    trial.carried.facts = _on_worker(trial, [definition.node])
+    trial.carried.facts, _ = on_worker(trial, [definition.node])
     return check_facts(found, trial, site, {1}, trial.carried.inside) is None
 
 
-def _functions(found: Found, effects: Effects, site: Site, slicer: Slicer, handles: frozenset[int]) -> list[str]:
-    """Slice collate_fn and worker_init_fn; those that can't be sliced are sent along."""
-    sent_too = []
+def _functions(
+    found: Found, effects: Effects, site: Site, slicer: Slicer, handles: frozenset[int]
+) -> tuple[tuple[str, ...], dict[int, Definition]]:
+    """Slice collate_fn and worker_init_fn; objects, and what can't be sliced, are sent. The parts that are sent, and their classes."""
+    sent_too, classes = ["dataset"], dict[int, Definition]()
     for option in ("collate_fn", "worker_init_fn"):
         expr = site.option(option)
         if expr is None or (isinstance(expr, ast.Constant) and expr.value is None):
             continue
         trial = Slicer(found, effects, site.module, site.call, frozenset())
+        named = found.kinds.of(site.where(expr), expr) == "function" or isinstance(expr, ast.Lambda)
         try:
             trial.expression(site.where(expr), expr, "batch")
         except Refused as refusal:
-            if refusal.diagnostic.code not in OPEN:
+            if refusal.diagnostic.code not in OPEN or isinstance(expr, ast.Lambda):
                 raise
+            named = False
+        if not named:  # an object, which may share others with the dataset: they go together
             reach = Reach(found)
             reach.expression(site.where(expr), expr)
-            if handles & reach.expressions or isinstance(expr, ast.Lambda):
-                raise
+            if handles & reach.expressions:
+                raise Refused(Diagnostic("S305", site.module.span(site.call)))
             _take(slicer, reach)
             sent_too.append(option)
+            classes |= reach.definitions
         else:
             slicer.expression(site.where(expr), expr, "batch")
-    return sent_too
-
-
-def _on_worker(slicer: Slicer, roots: list[ast.AST]) -> list[tuple[Phase, Fact]]:
-    """The facts of code that runs on the worker: not of constructors, nor of functions and methods that nothing there names.
-
-    A file that is opened and kept can't be sent, wherever that happens.
-    """
-    nodes = [definition.node for definition in slicer.carried.definitions]
-    methods = [stmt for node in nodes if isinstance(node, ast.ClassDef) for stmt in node.body if isinstance(stmt, FUNCTIONS)]
-    alive = {id(node) for node in nodes if node in roots}
-    alive |= {id(stmt) for stmt in methods if stmt.name.startswith("__") and stmt.name not in CONSTRUCTORS}
-    every = {id(node): node for node in [*nodes, *methods]}
-    before = -1
-    while before != len(alive):
-        before = len(alive)
-        named = {name for root in [*roots, *slicer.body.values()] for name in _named(root, every.keys() - alive)}
-        named |= {name for node in nodes if id(node) in alive for name in _named(node, every.keys() - alive)}
-        alive |= {key for key, node in every.items() if node.name in named and node.name not in CONSTRUCTORS}
-    dead = every.keys() - alive
-    return [
-        (phase, fact)
-        for phase, fact in slicer.carried.facts
-        if fact.effect == "opens" or not any(id(up) in dead for up in fact.module.names.ancestors(fact.node))
-    ]
-
-
-def _named(root: ast.AST, dead: Set[int]) -> Iterator[str]:
-    """The identifiers and texts in some code, what is `dead` left out."""
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if id(node) in dead:
-            continue
-        if isinstance(node, ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.value
-        stack.extend(ast.iter_child_nodes(node))
+    return tuple(sent_too), classes
 
 
 def _packages(found: Found, libraries: set[str], strangers: dict[int, Definition]) -> list[str]:
