@@ -27,7 +27,6 @@ from .codec_writer import Put, Refusal, Writer, type_name
 from .errors import CodecError
 
 _MAKE: dict[int, Callable[[Reader, list[Any]], Any]] = {}
-_PROBE = "splitter"  # tells whether two processes hash texts alike
 _np_random: Any = np.random
 
 
@@ -247,14 +246,13 @@ def _put_any_set(w: Writer, values: Any) -> None:
     (_put_sent_set if w.code else put_set)(w, values)
 
 
-_put_sent_set = object_writer(16, lambda v: (type(v) is frozenset, hash(_PROBE), tuple(v)))
+_put_sent_set = object_writer(16, lambda v: (type(v) is frozenset, tuple(v)))
 
 
-def _sent_set(frozen: bool, probe: int, items: tuple[Any, ...]) -> Any:
-    """A set in the order in which it was; where texts are hashed in another way, no order of them can be meant."""
+def _sent_set(frozen: bool, items: tuple[Any, ...]) -> Any:
+    """A set in the order in which it was: the trainer may have numbered by it what the dataset numbers again."""
     made: Any = frozenset(items) if frozen else set(items)
-    comparable = probe == hash(_PROBE) or all(type(item) is int for item in items)
-    if comparable and any(a is not b and a != b for a, b in zip(made, items, strict=True)):
+    if any(a is not b and a != b for a, b in zip(made, items, strict=True)):
         raise CodecError.of("R118", size=len(items))
     return made
 
