@@ -10,8 +10,8 @@ data, containers, standard library), `codec_types` (instances, enums, subclasses
 `codec_arrays` (numpy), `codec_images` (Pillow); with `code`: `codec_functions`, `codec_objects` (generators, partial objects) and
 `codec_datasets` (pandas, Hugging Face).
 
-Kept: types, order, bits, dtypes, shapes, exact strides, which tensors share memory, which objects are one object. Classes
-are found by name among modules that are already imported, and no code of theirs runs. Not kept: `.grad` and hooks of
+Kept: types, order, bits, dtypes, shapes, exact strides, which tensors share memory, which objects are one object. Classes are found by
+name among modules that are already imported (libraries of options aside), and no code of theirs runs. Not kept: `.grad` and hooks of
 tensors, the memory that a view does not reach, the factory of a defaultdict that isn't a plain type (refused).
 """
 

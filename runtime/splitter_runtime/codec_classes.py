@@ -1,8 +1,14 @@
-"""Classes by name: found among modules that are already imported, never imported, never executed."""
+"""Classes by name: found among modules that are already imported, never executed.
+
+Only the libraries whose objects hold a script's options are imported when one arrives: a worker program has no use for their names, so
+it does not import them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
+import importlib
 import struct
 import sys
 import types
@@ -11,6 +17,7 @@ from typing import Any
 
 from .errors import CodecError
 
+OPTIONS = frozenset({"omegaconf", "yacs", "easydict", "addict", "munch", "ml_collections"})
 MAINS = ("__main__", "__mp_main__")
 _POINTER = struct.calcsize("P")
 HEAP_TYPE = 1 << 9  # flag of classes that a class statement (or an extension, at run time) made
@@ -37,6 +44,9 @@ def class_names(cls: type) -> tuple[str, str] | None:
 
 def resolve(module: str, name: str) -> type:
     """The class of that name; CodecError R113 when it isn't known here."""
+    if module not in sys.modules and module.partition(".")[0] in OPTIONS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(module)
     found = _look_up(module, name)
     if not isinstance(found, type):
         raise CodecError.of("R113", name=f"{module}.{name}")

@@ -1,4 +1,4 @@
-"""Datasets of Hugging Face and tables of Arrow, in values that may hold code.
+"""Datasets and tokenizers of Hugging Face, tables of Arrow, in values that may hold code.
 
 The table travels as Arrow's own stream of bytes, and is read there without a copy; with it go the indices, features, format (a custom
 transform by its name), split and fingerprint. Not kept: where the table was cached, and what its info says about files and sizes.
@@ -15,7 +15,7 @@ from .codec_objects import add_maker, object_writer
 from .codec_reader import Reader, damaged
 from .codec_writer import FAMILIES, Put, Refusal
 
-_TABLE, _DATASET, _FEATURES, _SCHEMA = range(40, 44)
+_TABLE, _DATASET, _FEATURES, _SCHEMA, _TOKENIZER, _TOKEN = range(40, 46)
 _LARGEST = 4 << 30  # bytes of a table, which is in memory several times while it is sent
 _INFO = ("description", "citation", "homepage", "license")
 _OWN = ("_info", "_split", "_indexes", "_data", "_indices", "_fingerprint")
@@ -87,6 +87,33 @@ def _dataset(r: Reader, parts: list[Any]) -> Any:
     return made
 
 
+# --- tokenizers: as their own text, which holds all of their state
+
+_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
+
+
+def _tokenizer(r: Reader, parts: list[Any]) -> Any:
+    (text,) = parts
+    try:
+        return r.library("tokenizers").Tokenizer.from_str(text)
+    except Exception as error:  # the library raises nothing more special
+        raise damaged(f"a tokenizer that is none: {error}") from error
+
+
+def _token(r: Reader, parts: list[Any]) -> Any:
+    content, *flags = parts
+    return r.library("tokenizers").AddedToken(content, **dict(zip(_TOKEN_FLAGS, flags, strict=True)))
+
+
+def _tokenizer_family(cls: type) -> tuple[Put, bool] | None:
+    library = sys.modules.get("tokenizers")
+    if cls is getattr(library, "Tokenizer", None):
+        return object_writer(_TOKENIZER, lambda v: (v.to_str(),)), False
+    if cls is getattr(library, "AddedToken", None):
+        return object_writer(_TOKEN, lambda v: (v.content, *(getattr(v, name) for name in _TOKEN_FLAGS))), False
+    return None
+
+
 def _dataset_family(cls: type) -> tuple[Put, bool] | None:
     package = cls.__module__.partition(".")[0]
     if package not in ("pyarrow", "datasets"):
@@ -102,8 +129,10 @@ def _dataset_family(cls: type) -> tuple[Put, bool] | None:
     return None
 
 
+add_maker(_TOKENIZER, _tokenizer)
+add_maker(_TOKEN, _token)
 add_maker(_TABLE, lambda r, parts: _table(r, *parts))
 add_maker(_DATASET, _dataset)
 add_maker(_FEATURES, _features)
 add_maker(_SCHEMA, _schema)
-FAMILIES.insert(0, _dataset_family)
+FAMILIES[:0] = [_dataset_family, _tokenizer_family]

@@ -6,10 +6,12 @@ import argparse
 import collections
 import dataclasses
 import enum
+import importlib
 import sqlite3
 import sys
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -279,6 +281,16 @@ def test_modules_are_never_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "made_up_module")
     with pytest.raises(CodecError, match=r"^R113: the class made_up_module.Thing of the value received is not known"):
         decode(encoded.header, packed(encoded))
+
+
+def test_libraries_of_options_are_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "munch.py").write_text("class Munch(dict):\n    pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    encoded = encode(importlib.import_module("munch").Munch(a=1))
+    monkeypatch.delitem(sys.modules, "munch")
+    arrived: Any = decode(encoded.header, packed(encoded))
+    assert arrived == {"a": 1} and type(arrived) is sys.modules["munch"].Munch
+    monkeypatch.delitem(sys.modules, "munch")
 
 
 class Finalised:
