@@ -174,8 +174,16 @@ datasets.load_dataset datasets.load_from_disk datasets.Dataset torchtext.dataset
 timm.data.create_dataset timm.data.ImageDataset                 | reads -> dataset
 timm.data.create_transform                                      | makes:random makes:torch makes:numpy -> object
 torchvision.models.detection torchvision.transforms.InterpolationMode | pure
-transformers.AutoTokenizer transformers.default_data_collator transformers.DataCollatorWithPadding | reads -> object
-accelerate lightning pytorch_lightning lightning_fabric         | unknown
+transformers.AutoTokenizer transformers.AutoProcessor transformers.AutoImageProcessor transformers.AutoFeatureExtractor | reads -> object
+transformers.PreTrainedTokenizerFast transformers.T5Tokenizer transformers.LlamaTokenizer transformers.RobertaTokenizer | reads -> object
+transformers.default_data_collator transformers.DataCollatorWithPadding transformers.DefaultDataCollator | reads -> object
+transformers.DataCollatorForSeq2Seq transformers.DataCollatorForTokenClassification | reads -> object
+transformers.DataCollatorForLanguageModeling transformers.DataCollatorForPermutationLanguageModeling | makes:torch makes:numpy -> object
+transformers.DataCollatorForWholeWordMask transformers.DataCollatorForSOP | makes:random makes:torch makes:numpy -> object
+datasets.DatasetDict datasets.IterableDataset datasets.concatenate_datasets datasets.interleave_datasets | reads -> dataset
+datasets.Features datasets.Value datasets.ClassLabel datasets.Sequence datasets.Image datasets.Audio | pure -> object
+accelerate.DistributedType accelerate.utils.DistributedType     | pure -> plain
+accelerate.logging.get_logger                                   | pure -> object
 accelerate.Accelerator lightning.Trainer lightning.Fabric lightning.pytorch.Trainer lightning.fabric.Fabric | unknown -> driver
 pytorch_lightning.Trainer lightning_fabric.Fabric pytorch_lightning.trainer.Trainer lightning.pytorch.trainer.Trainer | unknown -> driver
 accelerate.skip_first_batches accelerate.data_loader.skip_first_batches | pure -> loader
