@@ -229,15 +229,6 @@ def known(name: str) -> bool:
 
 
 LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
-OTHER_LOADERS = {
-    "torch_geometric.loader": "a PyG loader",
-    "torch_geometric.data.DataLoader": "a PyG loader",
-    "nvidia.dali.plugin.pytorch": "a DALI pipeline",
-    "webdataset.WebLoader": "a WebDataset loader",
-    "torchdata.stateful_dataloader.StatefulDataLoader": "torchdata's loader",
-    "torchtext.data.BucketIterator": "a torchtext iterator",
-    "ffcv.loader.Loader": "an FFCV loader",
-}
 DATASET_BASES = frozenset(
     {
         "torch.utils.data.Dataset",
@@ -287,7 +278,7 @@ ITERATES = ("builtins.", "itertools.", "tqdm", "rich.progress", "copy.copy")
 # Methods of drivers (Accelerate, Lightning) that are given loaders: those that hand one back for each, and those that iterate over them.
 # What they do to a loader was read in accelerate 1.15 and lightning 2.6; splitter_runtime.adapters stands in for what is constructed anew.
 PREPARING = frozenset({"prepare", "prepare_data_loader", "setup_dataloaders", "skip_first_batches"})
-DRIVING = PREPARING | {"fit", "validate", "test", "print", "gather_for_metrics"}
+DRIVING = PREPARING | {"fit", "validate", "test", "predict", "print", "gather_for_metrics"}
 # Methods of tensors that draw; in-place methods end in one underscore.
 DRAWING_METHODS = frozenset("random_ normal_ uniform_ bernoulli_ bernoulli exponential_ cauchy_ geometric_ log_normal_ multinomial".split())
 # Methods of strings, lists, dicts, tensors and arrays that only look.
