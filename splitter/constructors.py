@@ -1,12 +1,12 @@
 """Constructors of the program's own subclasses of torch's loader: what they hand on to torch's.
 
-    class Endless(DataLoader):
-        def __init__(self, *args, steps, **kwargs):
-            super().__init__(*args, **kwargs)          transparent: `Endless(data, 4, steps=9)` gives torch (data, 4)
+class Endless(DataLoader):
+    def __init__(self, *args, steps, **kwargs):
+        super().__init__(*args, **kwargs)          transparent: `Endless(data, 4, steps=9)` gives torch (data, 4)
 
-    class Photos(DataLoader):
-        def __init__(self, folder, size):
-            super().__init__(Folder(folder), size)     not transparent: this call is where the loader gets its dataset
+class Photos(DataLoader):
+    def __init__(self, folder, size):
+        super().__init__(Folder(folder), size)     not transparent: this call is where the loader gets its dataset
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from splitter.flow import reaching
 from splitter.knowledge import LOADERS
 from splitter.loader_classes import LoaderClasses, initialising, is_super
-from splitter.options import FUNCTIONS, Arguments, Place, Reader, Unread
+from splitter.options import Arguments, Reader, Unread
+from splitter.places import FUNCTIONS, Place
 from splitter.resolve import Definition, Resolver, default
 
 
@@ -213,4 +214,3 @@ class Constructors:
                     for value in meant(place):
                         result.add(added, value)
         return result
-

@@ -44,7 +44,7 @@ CODES: dict[str, Rule] = {
         "error",
         "not torch's loader",
         "{what} is not torch.utils.data.DataLoader",
-        "use torch.utils.data.DataLoader itself, or leave this loader as it is",
+        "it may stay as it is; {way}",
     ),
     "S203": Rule(
         "error",

@@ -1,7 +1,7 @@
 """Which loader classes an expression may stand for, and what a subclass of torch's loader may do.
 
-    Loader = EpochLoader if fast else DataLoader      Loader -> the subclass EpochLoader, and torch's own, each where it is written
-    make = partial(DataLoader, batch_size=4)          make   -> torch's own, with the arguments of the partial
+Loader = EpochLoader if fast else DataLoader      Loader -> the subclass EpochLoader, and torch's own, each where it is written
+make = partial(DataLoader, batch_size=4)          make   -> torch's own, with the arguments of the partial
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from splitter.flow import reaching
-from splitter.kinds import Kinds
 from splitter.knowledge import LOADERS
-from splitter.options import Place, function_of
+from splitter.options import Reader
 from splitter.other_loaders import other_loader
+from splitter.places import Place, function_of
 from splitter.read import Module
 from splitter.resolve import Definition, Library, Resolver, Target, Value, argument, default
 from splitter.scopes import Binding, position
@@ -62,9 +62,9 @@ class Leaf:
 class LoaderClasses:
     """Looks classes up; `leaves` gives [] for what is no loader at all."""
 
-    def __init__(self, resolver: Resolver, kinds: Kinds) -> None:
+    def __init__(self, resolver: Resolver, reader: Reader) -> None:
         self.resolver = resolver
-        self.kinds = kinds
+        self.reader = reader
 
     def leaves(self, module: Module, expr: ast.expr, depth: int = 0) -> list[Leaf]:
         """Every class that `expr` may be; with what else it may be when at least one of them is a loader."""
@@ -116,7 +116,7 @@ class LoaderClasses:
             if _compared(self.resolver, owner, binding):
                 yield Leaf(Place(module, expr), other=_ELSE)
             yield from self._leaves(owner, binding.value, depth + 1)
-        elif binding.kind == "param" and any(word in binding.name.lower() for word in ("loader", "cls", "class")):
+        elif binding.kind == "param" and _telling(binding.name):
             yield from self._parameter(owner, binding, depth)
         else:
             yield Leaf(Place(module, expr), other=_ELSE)
@@ -133,12 +133,17 @@ class LoaderClasses:
             given = argument(call, function, binding.name, bound=bound)
             if given is not None:
                 yield from self._leaves(caller, given, depth + 1)
+            elif any(k.arg is None for k in call.keywords) or any(isinstance(arg, ast.Starred) for arg in call.args):
+                yield Leaf(Place(caller, call), other=_ELSE)
 
     def _attribute(self, module: Module, expr: ast.Attribute, depth: int) -> Iterator[Leaf]:
         targets = self.resolver.targets(module, expr)
         for target in targets:
             yield from self._target(module, expr, target, depth)
-        if not targets:
+        values = list(self.reader.places.stored(module, expr)) if not targets and _telling(expr.attr) else []
+        for value in values:
+            yield from self._leaves(value.module, value.expr, depth + 1)
+        if not targets and not values:
             yield Leaf(Place(module, expr), other=_ELSE)
 
     def _target(self, module: Module, expr: ast.expr, target: Target | None, depth: int) -> Iterator[Leaf]:
@@ -233,6 +238,11 @@ class LoaderClasses:
                 if isinstance(node, ast.Attribute) and node.attr in GIVEN and not isinstance(node.ctx, ast.Load):
                     if not starts or position(node) > min(starts):
                         yield node
+
+
+def _telling(name: str) -> bool:
+    """Whether a parameter or attribute may hold a class: following each would take long in large programs."""
+    return any(word in name.lower() for word in ("loader", "cls", "class", "make", "factory", "builder"))
 
 
 _ELSE = "something else"

@@ -17,21 +17,12 @@ from dataclasses import dataclass, field
 
 from splitter.flow import reaching
 from splitter.kinds import Kinds, returned
+from splitter.places import Place, Places, function_of
 from splitter.read import Module
 from splitter.resolve import Definition, Library, Resolver, Value, argument, default
 from splitter.scopes import Binding, FunctionNode, Scope
 
 _DEPTH = 12
-# Options that hold functions: no plain data can give them.
-FUNCTIONS = frozenset({"collate_fn", "worker_init_fn"})
-
-
-@dataclass(frozen=True, eq=False)
-class Place:
-    """An expression and the module where it stands."""
-
-    module: Module
-    expr: ast.expr
 
 
 Item = tuple[str | None, Place]  # no name: a dict of plain data with keys that the text doesn't tell
@@ -76,6 +67,7 @@ class Reader:
         self.resolver = resolver
         self.program = resolver.program
         self.kinds = kinds
+        self.places = Places(resolver, kinds)
 
     def arguments(self, module: Module, call: ast.Call, skip: int = 0) -> Arguments:
         """The arguments of a call after the first `skip` ones.
@@ -156,35 +148,9 @@ class Reader:
                 yield from self._plain(module, expr)
 
     def _plain(self, module: Module, expr: ast.expr) -> Iterator[Item]:
-        if self.kinds.of(module, expr) not in ("plain", "namespace") or self._loose():
+        if self.kinds.of(module, expr) not in ("plain", "namespace") or self.places.loose:
             raise Unread(Place(module, expr))
         yield None, Place(module, expr)
-
-    def _loose(self) -> bool:
-        """Whether the program puts a collate or init function under its name anywhere but in a call's or function's own arguments."""
-        for name in FUNCTIONS:
-            for module in self.program.containing(name):
-                for node in ast.walk(module.tree):
-                    if isinstance(node, ast.Constant) and node.value == name:
-                        return True
-                    if isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Store):
-                        return True
-                    if isinstance(node, ast.Call) and any(k.arg == name for k in node.keywords) and self._makes_dict(module, node):
-                        return True
-        return False
-
-    def _makes_dict(self, module: Module, call: ast.Call) -> bool:
-        """`dict(...)`, `options.update(...)`, `EasyDict(...)`: what can put a keyword into a dict or a namespace."""
-        if isinstance(call.func, ast.Attribute) and call.func.attr in ("update", "setdefault"):
-            return True
-        target = self.resolver.target(module, call.func)
-        if isinstance(target, Library):
-            return not target.name.endswith(("DataLoader", "partial")) and target.name != "builtins.super"
-        if isinstance(target, Definition) and isinstance(target.node, ast.ClassDef):
-            init = self.resolver.method(target, "__init__")
-            names = {arg.arg for arg in (*init.node.args.args, *init.node.args.kwonlyargs)} if init else set()  # type: ignore[union-attr]
-            return not names & FUNCTIONS and not any(name.endswith("DataLoader") for name in self.resolver.ancestry(target)[0])
-        return False
 
     def _call(self, module: Module, call: ast.Call, depth: int) -> Iterator[Item]:
         target = self.resolver.target(module, call.func)
@@ -226,9 +192,9 @@ class Reader:
             return
         yield from self._variable(self.resolver.module(scope), reaching(expr, expr.id, module.names, scope), scope, expr, module, depth)
 
-    def _variable(
-        self, owner: Module, bindings: list[Binding], scope: Scope, expr: ast.expr, module: Module, depth: int
-    ) -> Iterator[Item]:
+    def _variable(self, owner: Module, bindings: list[Binding], scope: Scope, expr: ast.expr, module: Module, depth: int) -> Iterator[Item]:
+        if any(binding.kind == "augment" for binding in bindings):  # `|=` adds to what was there
+            bindings = [binding for binding in scope.bindings[bindings[0].name] if binding.kind != "delete"]
         for binding in bindings:
             if binding.kind == "import":
                 for target in self.resolver.of_binding(owner, binding):
@@ -269,6 +235,9 @@ class Reader:
         for use in module.mentioned.get(name, ()) if isinstance(root, ast.Module) else ast.walk(root):
             if isinstance(use, ast.Name) and use.id == name and module.names.scope_of[use].lookup(name) is scope:
                 yield from self._added(module, use, depth)
+        for other, node in self.program.mentions(name) if isinstance(root, ast.Module) else ():
+            if other is not module:
+                yield from self._added(other, node, depth)
 
     def _added(self, module: Module, use: ast.expr, depth: int) -> Iterator[Item]:
         """What one use of a dict adds to it."""
@@ -296,6 +265,11 @@ class Reader:
                 yield above.args[0].value, Place(module, above.args[1])
         elif isinstance(parent, (ast.Call, ast.keyword)):
             yield from self._added_by(module, use, parent, depth)
+        elif isinstance(parent, ast.Assign) and parent.value is use:  # another name for the same dict
+            for target in parent.targets:
+                scope = module.names.scope_of[target].lookup(target.id) if isinstance(target, ast.Name) else None
+                if isinstance(target, ast.Name) and scope is not None:
+                    yield from self.changes(module, scope.node, target.id, scope, depth + 1)
 
     def _added_by(self, module: Module, use: ast.expr, parent: ast.AST, depth: int) -> Iterator[Item]:
         """What a function of the program adds to a dict that it is given."""
@@ -349,7 +323,7 @@ class Reader:
 
     def _hidden(self, name: str, unread: Unread, depth: int) -> Iterator[Item]:
         """The dicts that the program stores under the name of a parameter, for calls that give it in a `**` of their own."""
-        if self._loose():
+        if self.places.loose:
             raise unread
         for module in self.program.containing(name):
             for node in ast.walk(module.tree):
@@ -376,48 +350,17 @@ class Reader:
             return
         plain = self.kinds.of(module, expr.value) in ("namespace", "plain")
         if plain:
-            if self._loose():
+            if self.places.loose:
                 raise Unread(Place(module, expr))
             yield None, Place(module, expr)
-        values = list(self._stored(module, expr))
+        values = list(self.places.stored(module, expr))
         if not values and not plain:
             raise Unread(Place(module, expr))
         for place in values:
             yield from self.items(place.module, place.expr, depth + 1)
         for other, node in self.program.mentions(expr.attr):
-            if isinstance(node, ast.Attribute) and node.attr == expr.attr and self._related(module, expr.value, other, node.value):
+            if isinstance(node, ast.Attribute) and node.attr == expr.attr and self.places.related(module, expr.value, other, node.value):
                 yield from self._added(other, node, depth)
-
-    def _stored(self, module: Module, expr: ast.Attribute) -> Iterator[Place]:
-        """The values that the program gives to an attribute of that name, of the same object as far as the text tells."""
-        for other in self.program.containing(expr.attr):
-            for node in ast.walk(other.tree):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
-                value = getattr(node, "value", None)
-                for target in targets:
-                    if isinstance(target, ast.Attribute) and target.attr == expr.attr and value is not None:
-                        if self._related(module, expr.value, other, target.value):
-                            yield Place(other, value)
-                    elif isinstance(target, ast.Name) and target.id == expr.attr and value is not None:
-                        owner = other.names.scope_of[target].node
-                        if isinstance(owner, ast.ClassDef) and self._of_class(module, expr.value, Definition(other, owner)):
-                            yield Place(other, value)
-
-    def _class_of(self, module: Module, expr: ast.expr) -> Definition | None:
-        definition = self.resolver.definition(module, expr)
-        return definition if definition and isinstance(definition.node, ast.ClassDef) else self.kinds.instance_of(module, expr)
-
-    def _related(self, module: Module, first: ast.expr, other: Module, second: ast.expr) -> bool:
-        """Whether two objects may be the same: not when both are of classes that have nothing to do with each other."""
-        owner = self._class_of(other, second)
-        return owner is None or self._of_class(module, first, owner)
-
-    def _of_class(self, module: Module, expr: ast.expr, owner: Definition) -> bool:
-        mine = self._class_of(module, expr)
-        if mine is None:
-            return True
-        above, below = self.resolver.ancestry(mine)[1], self.resolver.ancestry(owner)[1]
-        return any(one.node is owner.node for one in above) or any(one.node is mine.node for one in below)
 
     def _element(self, module: Module, expr: ast.expr, base: ast.expr, key: ast.expr, depth: int) -> Iterator[Item]:
         """`options["train"]` of a dict of dicts."""
@@ -432,36 +375,3 @@ class Reader:
                 yield None, place
             elif wanted is None or name == wanted:
                 yield from self.items(place.module, place.expr, depth + 1)
-
-    # -- single values -------------------------------------------------------------------------------------------------
-
-    def values(self, place: Place, depth: int = 0) -> list[Place]:
-        """The expressions that a parameter stands for, when every call that gives it can be seen; else the expression itself."""
-        module, expr = place.module, place.expr
-        scope = module.names.scope_of[expr].lookup(expr.id) if isinstance(expr, ast.Name) and expr in module.names.scope_of else None
-        if scope is None or not isinstance(expr, ast.Name) or depth > _DEPTH:
-            return [place]
-        bindings = reaching(expr, expr.id, module.names, scope)
-        owner = self.resolver.module(scope)
-        if len(bindings) != 1 or bindings[0].kind != "param":
-            return [place]
-        function = function_of(owner, bindings[0].node)
-        if function is None or bindings[0].node in (function.args.vararg, function.args.kwarg) or self.resolver.escapes(function):
-            return [place]
-        bound, found = self.resolver.owner(owner, function) is not None, []
-        for caller, call in self.resolver.call_sites(function):
-            given, fallback = argument(call, function, expr.id, bound=bound), default(function, expr.id)
-            hidden = any(k.arg is None for k in call.keywords) or any(isinstance(a, ast.Starred) for a in call.args)
-            if given is None and (hidden or fallback is None):
-                return [place]
-            if given is not None:
-                found += self.values(Place(caller, given), depth + 1)
-            elif fallback is not None:
-                found.append(Place(owner, fallback))
-        return found or [place]
-
-
-def function_of(module: Module, arg: ast.AST) -> FunctionNode | None:
-    """The function that has `arg` among its parameters."""
-    ups = module.names.ancestors(arg)
-    return next((up for up in ups if isinstance(up, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda))), None)

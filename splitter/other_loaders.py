@@ -5,9 +5,9 @@ A row stands for a name and everything below it; the longest name wins.
 
 from __future__ import annotations
 
-_SUBCLASS = "the library's subclass of torch's loader stays as it is; use torch.utils.data.DataLoader with the library's collate_fn"
-_GRAPH = "graph sampling draws each batch from the whole graph, so it stays; only loaders of separate samples can be split"
-_OWN = "it runs its own threads and decoders and stays as it is; to split, use torch.utils.data.DataLoader over a dataset of the same files"
+_SUBCLASS = "to split it, use torch.utils.data.DataLoader with the library's collate_fn"
+_GRAPH = "graph sampling takes each batch from the whole graph, and only loaders of separate samples can be split"
+_OWN = "it has threads and decoders of its own; to split it, use torch.utils.data.DataLoader over a dataset of the same files"
 # name: (what it is, the way out)
 OTHER_LOADERS = {
     "torch_geometric.loader": ("a PyG graph sampler", _GRAPH),
@@ -19,11 +19,11 @@ OTHER_LOADERS = {
     "torch_geometric.data": ("a PyG graph sampler", _GRAPH),
     "dgl.dataloading": ("a DGL graph loader", _GRAPH),
     "dgl.dataloading.GraphDataLoader": ("DGL's GraphDataLoader", _SUBCLASS),
-    "nvidia.dali.plugin": ("a DALI pipeline", "DALI decodes on the training host's GPU, so it stays; its CPU work is no torch dataset"),
+    "nvidia.dali.plugin": ("a DALI pipeline", "DALI decodes on the training host's GPU; to split it, decode in a dataset"),
     "webdataset.WebLoader": ("a WebDataset loader", "give the WebDataset itself to torch.utils.data.DataLoader, with batch_size=None"),
     "torchdata.stateful_dataloader": (
         "torchdata's StatefulDataLoader",
-        "its state is that of its own worker processes, so it stays; torch.utils.data.DataLoader can be split",
+        "its state is that of its own worker processes; torch.utils.data.DataLoader can be split",
     ),
     "torchdata.dataloader2": ("torchdata's DataLoader2", "torch.utils.data.DataLoader takes the same datapipe"),
     "torchdata.nodes": ("a torchdata node loader", "torch.utils.data.DataLoader over a dataset of the same samples can be split"),
@@ -38,7 +38,7 @@ OTHER_LOADERS = {
     "composer": ("a Composer loader", "the Trainer drives it; a loop over torch.utils.data.DataLoader can be split"),
     "pytorch_lightning": ("a Lightning loader", "the Trainer drives it; a loop over torch.utils.data.DataLoader can be split"),
     "lightning": ("a Lightning loader", "the Trainer drives it; a loop over torch.utils.data.DataLoader can be split"),
-    "litdata.StreamingDataLoader": ("a LitData loader", "its workers prepare chunks of their own, so it stays"),
+    "litdata.StreamingDataLoader": ("a LitData loader", "its workers prepare chunks of their own"),
     "accelerate.data_loader": ("an Accelerate loader", "construct torch.utils.data.DataLoader and iterate over it in the script"),
     "ray.train.torch": ("a Ray Train loader", "Ray places its own workers; torch.utils.data.DataLoader can be split"),
     "timm.data": ("a timm loader", "timm.data.create_loader builds it; construct torch.utils.data.DataLoader with the same transforms"),
@@ -74,5 +74,5 @@ def way_out(what: str) -> str:
         if called in what:
             return way
     if "a subclass of DataLoader" in what:
-        return "subclass only its __iter__, __len__ and constructor arguments, and leave torch's iterator alone"
-    return "else use torch.utils.data.DataLoader"
+        return "to split it, override no more than __iter__, __len__ and __init__, and give torch's constructor everything at once"
+    return "to split it, name torch.utils.data.DataLoader in the call"

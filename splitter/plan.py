@@ -202,14 +202,7 @@ class _Assembly:
                 continue
             draws = tuple(dict.fromkeys((*_draws(slicer), *(_draws(site.loader) if site.loader else ()))))
             environment = tuple(dict.fromkeys((*slicer.carried.environment, *(site.loader.carried.environment if site.loader else ()))))
-            workers = site.site.option("num_workers")
-            streams = (
-                str(self.streams)
-                if self.streams and worker_counts(site.site, None) == {0}
-                else ast.unparse(workers)
-                if workers is not None
-                else "0"
-            )
+            streams = str(self.streams) if self.streams and worker_counts(site.site, None) == {0} else site.site.streams()
             moved: list[Fragment] = [*fragments(candidate.origin.module, slicer.body.values())]
             moved.append(Fragment(origin.path, origin.line, origin.end_line))
             feeds.append(
@@ -234,7 +227,7 @@ class _Assembly:
         return feeds
 
     def _sent_feed(self, site: SitePlan, how: Sent, use: Role) -> Feed:
-        module, workers = site.site.module, site.site.option("num_workers")
+        module = site.site.module
         return Feed(
             site.name,
             module.span(site.site.call),
@@ -247,7 +240,7 @@ class _Assembly:
             how.stateless,
             _draws(how.slicer),
             tuple(how.slicer.carried.environment),
-            str(self.streams) if self.streams and worker_counts(site.site, None) == {0} else ast.unparse(workers) if workers else "0",
+            str(self.streams) if self.streams and worker_counts(site.site, None) == {0} else site.site.streams(),
             tuple(sorted(fragments(module, how.slicer.body.values()))),
         )
 

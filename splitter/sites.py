@@ -1,14 +1,14 @@
 """Loader sites: the calls that construct a loader, with every keyword that they may be given.
 
-    loader = DataLoader(data, **options)               a site
-    make = partial(DataLoader, batch_size=4)
-    loader = make(data)                                a site, with the partial's keywords
-    class Loader(DataLoader):
-        def __init__(self, data, size):
-            super().__init__(data, size)               a site: `Loader(...)` is not, it only leads here
-    class Endless(DataLoader):
-        def __init__(self, *args, **kwargs):
-            super().__init__(*args, **kwargs)          passes on what it is given, so the sites are the calls `Endless(...)`
+loader = DataLoader(data, **options)               a site
+make = partial(DataLoader, batch_size=4)
+loader = make(data)                                a site, with the partial's keywords
+class Loader(DataLoader):
+    def __init__(self, data, size):
+        super().__init__(data, size)               a site: `Loader(...)` is not, it only leads here
+class Endless(DataLoader):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)          passes on what it is given, so the sites are the calls `Endless(...)`
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from splitter.constructors import Constructor, Constructors
 from splitter.ir import Diagnostic
 from splitter.kinds import Kinds
 from splitter.loader_classes import Leaf, LoaderClasses
-from splitter.options import FUNCTIONS, Arguments, Place, Reader, Unread
+from splitter.options import Arguments, Reader, Unread
 from splitter.other_loaders import way_out
+from splitter.places import FUNCTIONS, Place
 from splitter.read import Module
 from splitter.resolve import Definition, Library, Resolver
 from splitter.scopes import free_names
@@ -79,6 +80,14 @@ class Site:
         """The module in which an option's expression stands."""
         return self.elsewhere.get(id(expr), self.module)
 
+    def streams(self) -> str:
+        """The number of worker processes, as written."""
+        expr = self.option("num_workers")
+        if expr is None:
+            return "0"
+        text = ast.unparse(expr)
+        return f'{text}["num_workers"]' if self.open is not None and expr is self.open.expr else text
+
     def may_be_none(self, name: str) -> bool:
         """Whether an option may be given as None."""
         given = any(isinstance(expr, ast.Constant) and expr.value is None for expr in self.options.get(name, ()))
@@ -91,7 +100,7 @@ class SiteFinder:
     def __init__(self, resolver: Resolver, kinds: Kinds) -> None:
         self.resolver = resolver
         self.reader = Reader(resolver, kinds)
-        self.classes = LoaderClasses(resolver, kinds)
+        self.classes = LoaderClasses(resolver, self.reader)
         self.constructors = Constructors(resolver, self.reader, self.classes)
 
     def sites(self, modules: Iterable[Module]) -> list[Site]:
@@ -132,7 +141,7 @@ class SiteFinder:
         if problem is not None:
             return self._refused(module, call, problem)
         own = all(leaf.definition is None and not leaf.partials for leaf in leaves)
-        in_call = own and isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript))
+        in_call = own and isinstance(call.func, (ast.Name, ast.Attribute, ast.Subscript)) and not _parameter(module, call.func)
         site = Site(
             module,
             call,
@@ -226,6 +235,10 @@ class SiteFinder:
             meant = {self._meaning(place) for place in places[name]}
             if len(meant) > 1 or not all(self._at_hand(site, place) for place in places[name]):
                 problem = Diagnostic("S203", site.module.span(site.call), (("what", name),))
+            own = next((place for place in places[name] if self._own_method(place)), None)
+            if own is not None:
+                text = f"`{own.module.text(own.expr)}`"
+                problem = Diagnostic("S305", own.module.span(own.expr), (("name", text), ("what", "a method of the loader itself")))
         rest = next((arguments.open for arguments in given if arguments.open), None)
         sure = frozenset(set.intersection(*certain))
         if rest is not None and "num_workers" not in sure:
@@ -245,9 +258,16 @@ class SiteFinder:
 
     def _function(self, site: Site, place: Place) -> Place:
         """What a parameter stands for, when it is the same function of some module wherever that is given."""
-        values = self.reader.values(place)
+        values = self.reader.places.values(place)
         same = len({self._meaning(value) for value in values}) == 1
         return values[0] if same and values[0] is not place and self._at_hand(site, values[0]) else place
+
+    def _own_method(self, place: Place) -> bool:
+        """`self.pad` in a loader's class: a method that is bound to the loader."""
+        if not isinstance(place.expr, ast.Attribute) or self.resolver.targets(place.module, place.expr):
+            return False
+        owner = self.reader.kinds.instance_of(place.module, place.expr.value)
+        return owner is not None and self.classes.is_loader(owner)
 
     def _meaning(self, place: Place) -> object:
         target = self.resolver.target(place.module, place.expr)
@@ -267,6 +287,11 @@ class SiteFinder:
             if scope is not None and (scope.kind != "module" or {b.kind for b in scope.bindings[name.id]} - {"def", "class", "import"}):
                 return False
         return not isinstance(place.expr, ast.Lambda)
+
+
+def _parameter(module: Module, expr: ast.expr) -> bool:
+    scope = module.names.scope_of[expr].lookup(expr.id) if isinstance(expr, ast.Name) else None
+    return scope is not None and isinstance(expr, ast.Name) and any(b.kind == "param" for b in scope.bindings[expr.id])
 
 
 def _stores(module: Module, node: ast.Name) -> bool:

@@ -23,8 +23,8 @@ from splitter.flow import reaching
 from splitter.kinds import SENDABLE
 from splitter.knowledge import ITERATES, MUTATORS, PLAIN_METHODS, TENSOR_METHODS, WRAPPERS, row
 from splitter.loader_classes import is_super
-from splitter.options import Place
 from splitter.origins import Tracer
+from splitter.places import Place
 from splitter.read import Module
 from splitter.resolve import Definition, Value
 from splitter.scopes import Scope
