@@ -174,13 +174,14 @@ Change {script} and run `splitter transform {script}` again.
 
     def _places(self, script: str, folder: str | None) -> None:
         """The script's `__file__`, and its folder on the path, before anything is imported from there."""
+        on_path = folder is not None and not self.plan.package  # python -m has the package's folder on the path, not the script's
         self.page.add("import os.path")
-        if folder is not None:
+        if on_path:
             self.page.add("import sys")
         self.page.gap(1)
         beside = f"os.path.normpath(os.path.join(os.path.dirname(__file__), {quoted(script)}))"
         self.page.add(f"__file__ = {quoted(script) if os.path.isabs(script) else beside}")
-        if folder is not None:
+        if on_path:
             self.page.add("sys.path.insert(0, os.path.dirname(__file__))")
         self.page.gap(1)
 
