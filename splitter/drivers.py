@@ -12,10 +12,14 @@ from splitter.kinds import Kinds
 from splitter.knowledge import DRIVING, PREPARING
 from splitter.read import Module
 
+OTHER_LOADER = "stateful_dataloader"  # with it, Accelerate constructs torchdata's loader, which has workers of its own
+
 
 def drives(kinds: Kinds, module: Module, call: ast.Call) -> bool:
     """Whether a call hands its loaders to such a library, in a way in which they keep their batches."""
-    return isinstance(call.func, ast.Attribute) and call.func.attr in DRIVING and kinds.of(module, call.func.value) == "driver"
+    if not isinstance(call.func, ast.Attribute) or call.func.attr not in DRIVING:
+        return False
+    return kinds.of(module, call.func.value) == "driver" and not any(kinds.resolver.program.containing(OTHER_LOADER))
 
 
 def handed_back(call: ast.Call, given: ast.expr) -> tuple[int, ...] | None:

@@ -323,19 +323,13 @@ loader = DataLoader(Rows(rows))
     ),
     "S318": Example(
         """\
-from accelerate import Accelerator
+from composer import Trainer
 
-accelerator = Accelerator()
-loader = accelerator.prepare(DataLoader(Rows()))
-for x in loader:
-    print(x)
+Trainer(train_dataloader=DataLoader(Rows())).fit()
 """,
         """\
-from accelerate import Accelerator
-
-accelerator = Accelerator()
 for x in DataLoader(Rows()):
-    print(x.to(accelerator.device))
+    print(x)
 """,
     ),
     "S319": Example(
