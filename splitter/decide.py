@@ -19,7 +19,7 @@ from splitter.find import Found
 from splitter.fragments import shared_line
 from splitter.ir import Diagnostic
 from splitter.origins import Origin
-from splitter.send import OPEN, sent
+from splitter.send import OPEN, Sent, sent
 from splitter.settings import settings
 from splitter.shared import shared_state
 from splitter.sites import Site
@@ -157,7 +157,9 @@ class Decider:
         if site.site.option("in_order") is not None:
             return
         how = sent(self.found, self.effects, site.site, self._handles() - own, worker_counts(site.site, self.streams))
-        if how is not None and settings(self.found, self.effects, [how.slicer])[1] is None:
+        if isinstance(how, Diagnostic) and how.arguments and {reason.code for reason in reasons} == {"S201"}:
+            site.refused = how  # what is wrong with the dataset that it seems to be says more
+        elif isinstance(how, Sent) and settings(self.found, self.effects, [how.slicer])[1] is None:
             site.sent, site.loader, site.candidates, site.refused = how, how.slicer, (), None
 
     # -- checks --------------------------------------------------------------------------------------------------------

@@ -60,8 +60,8 @@ class Sent:
     inline: bool
 
 
-def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], counts: set[int | None]) -> Sent | None:
-    """How a loader's dataset can be sent; None when it can't. `counts` are the numbers of workers that the loader may have."""
+def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], counts: set[int | None]) -> Sent | Diagnostic | None:
+    """How a loader's dataset can be sent; None, or the reason, when it can't. `counts` are the numbers of workers that the loader may have."""
     origins = found.origins[id(site.call)]
     slicer = Slicer(found, effects, site.module, site.call, frozenset())
     try:
@@ -72,8 +72,7 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
             reach.definitions |= {id(made_of.node): made_of} if made_of else {}
             _nameless(made_of)
         _take(slicer, reach)
-        candidates = reach.perhaps | (_strangers(found) if lost else {})
-        strangers = _accepted(found, effects, site, slicer, candidates)
+        strangers = _accepted(found, effects, site, slicer, reach, _strangers(found) if lost else {})
         packages = _packages(found, reach.libraries, strangers)
         if (
             lost
@@ -82,8 +81,8 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
         ):
             return None
         parts, others = _functions(found, effects, site, slicer, handles)
-    except Refused:
-        return None
+    except Refused as refusal:
+        return refusal.diagnostic
     functions = [expr for option in ("collate_fn", "worker_init_fn") for expr in site.options.get(option, ())]
     roots = [*functions, *(definition.node for definition in (reach.definitions | strangers | others).values())]
     facts, named = on_worker(slicer, roots)
@@ -242,24 +241,32 @@ def _nameless(definition: Definition | None) -> None:
             raise Refused(Diagnostic("S305", definition.module.span(node) if definition else None))
 
 
-def _accepted(found: Found, effects: Effects, site: Site, slicer: Slicer, candidates: dict[int, Definition]) -> dict[int, Definition]:
-    """Carry those classes and functions that may be a part of the dataset and can be accepted; the codec refuses the others."""
+def _accepted(
+    found: Found, effects: Effects, site: Site, slicer: Slicer, reach: Reach, strangers: dict[int, Definition]
+) -> dict[int, Definition]:
+    """Carry those classes and functions that may be a part of the dataset and can be accepted; the codec refuses the others.
+
+    Refused for a dataset that a function which makes this one constructs: it's likely to be this one.
+    """
     accepted = {}
-    for key, definition in candidates.items():
-        if _clean(found, effects, site, definition):
+    for key, definition in (reach.perhaps | strangers).items():
+        trouble = _trouble(found, effects, site, definition)
+        if trouble is None:
             _carry(slicer, definition)
             accepted[key] = definition
+        elif key in reach.perhaps and found.kinds.of_target(definition, 0) == "class" and found.kinds.class_kind(definition) == "dataset":
+            raise Refused(trouble)
     return accepted
 
 
-def _clean(found: Found, effects: Effects, site: Site, definition: Definition) -> bool:
+def _trouble(found: Found, effects: Effects, site: Site, definition: Definition) -> Diagnostic | None:
     trial = Slicer(found, effects, site.module, site.call, frozenset())
     try:
         _carry(trial, definition)
-    except Refused:
-        return False
+    except Refused as refusal:
+        return refusal.diagnostic
     trial.carried.facts, _ = on_worker(trial, [definition.node])
-    return check_facts(found, trial, site, {1}, trial.carried.inside) is None
+    return check_facts(found, trial, site, {1}, trial.carried.inside)
 
 
 def _functions(
@@ -303,7 +310,7 @@ def _packages(found: Found, libraries: set[str], strangers: dict[int, Definition
 
 
 def _unknown(reach: Reach) -> set[str]:
-    return {name.split(".")[0] for name in reach.libraries if not known(name)}
+    return {name.split(".")[0] for name in reach.direct if not known(name)}
 
 
 def _configured(found: Found, reach: Reach) -> bool:
