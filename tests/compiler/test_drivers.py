@@ -90,7 +90,7 @@ def test_loaders_that_may_lose_them(tmp_path: Path, body: str) -> None:
     assert codes(tmp_path, body) == {"S318"}
 
 
-@pytest.mark.parametrize(("more", "residences"), [("", ["moved", "moved"]), ("loader.dataset.rows.append(1)\n", ["moved", "sent"])])
-def test_a_prepared_loader_is_followed(tmp_path: Path, more: str, residences: list[str]) -> None:
+@pytest.mark.parametrize(("more", "residence"), [("", "moved"), ("loader.dataset.rows.append(1)\n", "sent")])
+def test_a_prepared_loader_is_followed(tmp_path: Path, more: str, residence: str) -> None:
     (tmp_path / "train.py").write_text(HEAD + TAKEN["prepare"] + more)
-    assert [feed.residence for feed in compile_script(tmp_path / "train.py").feeds] == residences
+    assert compile_script(tmp_path / "train.py").feeds[-1].residence == residence
