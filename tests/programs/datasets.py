@@ -34,7 +34,7 @@ class Rows(Dataset):
 """
 
 PLAIN = {
-    "class": data(ROWS, "$data = Rows($n)", "index len level rows"),
+    "class": data(ROWS, "$data = Rows($n)", "index len level rows method"),
     "pairs": data(
         """
 class Pairs(Dataset):

@@ -3,6 +3,7 @@
 HEAD = '''\
 import argparse
 import collections
+import copy
 import dataclasses
 import functools
 import hashlib

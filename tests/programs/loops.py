@@ -217,6 +217,51 @@ torch.manual_seed(epoch)
     "appends in the middle": ("each", "$data.rows.append(70.0)", "rows"),
     "replaces the list": ("before", "$data.rows = $data.rows[epoch:]", "rows"),
     "shuffles the list": ("before", "random.shuffle($data.rows)", "rows"),
+    "in a function": ("before", "raise_level($data, epoch)", "level"),
+    "through the loader": ("before", "$loader.dataset.level = epoch + 7", "level"),
+    "through another name": ("before", "same = $data\nsame.level = epoch + 5", "level"),
+    "in a loop over datasets": (
+        "before",
+        """\
+for each in ($data,):
+    each.level += 3
+""",
+        "level",
+    ),
+    "through __dict__": ("before", '$data.__dict__["level"] = epoch + 4', "level"),
+    "through vars": ("before", "vars($data).update(level=epoch + 6)", "level"),
+    "a list's item": ("before", "$data.rows[1] = 30.0 + epoch", "rows"),
+    "deletes a row": ("before", "del $data.rows[0]", "rows"),
+    "adds to the list": ("before", "$data.rows += [81.0, 82.0]", "rows"),
+    "sorts the list": ("before", "$data.rows.sort(reverse=True)", "rows"),
+    "through a name of the list": ("before", "rows = $data.rows\nrows.append(90.0)", "rows"),
+    "through getattr": ("before", 'getattr($data, "rows").append(91.0)', "rows"),
+    "in a comprehension": ("before", "[$data.rows.append(value) for value in (92.0, 93.0)]", "rows"),
+    "extends with rows": ("before", "$data.rows.extend([row for row in $data.rows[:2]])", "rows"),
+    "replaces a method": ("before", "Rows.__getitem__ = lambda self, i: torch.tensor([self.rows[i], 5])", "method"),
+    "class attribute through the object": ("before", "type($data).scale = epoch + 3", "Scaled.scale"),
+    "in a callback": (
+        "before",
+        """\
+for callback in [lambda number: setattr($data, "level", number)]:
+    callback(epoch + 8)
+""",
+        "level",
+    ),
+    "only sometimes": ("before", "if epoch == 1:\n    $data.level = 9", "level"),
+    "copies the dataset": ("before", "other = copy.copy($data)\nprint(len(other))", "len"),
+    "copies it deeply": ("before", "other = copy.deepcopy($data)\nprint(described(other[0]))", "index"),
+    "goes through the rows": ("before", "print(sum(total($data[i]) for i in range(3)))", "index"),
+    "iterates over the dataset": ("before", "print(len([row for row in $data][:2]))", "iterable"),
+    "another loader of it": (
+        "before",
+        """\
+for other in DataLoader($data, batch_size=5):
+    train(other)
+""",
+        "len",
+    ),
+    "keeps the rows": ("before", "kept.append($data[1])\nprint(described(kept))", "index"),
     "set_epoch": ("before", "$data.set_epoch(epoch)", "set_epoch"),
     "set_epoch in the middle": ("each", "$data.set_epoch(3)", "set_epoch"),
     "switches the transform off": (
@@ -288,6 +333,10 @@ def scale_in_place(value):
             scale_in_place(part)
 """,
     "kept": "kept = []",
+    "raise_level": """\
+def raise_level(data, epoch):
+    data.level = epoch + 5
+""",
     "change_offset": """\
 def change_offset(value):
     global OFFSET
