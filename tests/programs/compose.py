@@ -16,7 +16,8 @@ from programs.datasets import PLAIN
 from programs.datasets_lively import LIVELY
 from programs.head import HEAD
 from programs.loaders import BATCHES, COLLATES, NUMBERS, WORKERS
-from programs.loops import HELPERS, LOOPS, MEANWHILE
+from programs.loops import LOOPS
+from programs.meanwhile import HELPERS, MEANWHILE
 from programs.places import PLACES
 
 DATASETS = {**PLAIN, **LIVELY}
@@ -95,7 +96,7 @@ def text(program: Program) -> str:
     outside = {**names, "loader": place.called or place.loader, "data": place.dataset or place.data}
     doing = {where: _meanwhile(program, where, outside) for where in ("before", "each", "after")}
     loop = doing["before"] + fill(LOOPS[program["loop"]], outside, doing) + doing["after"]
-    dataset = fill(kind.make, names)
+    dataset = fill(kind.make, {**names, "n": place.n or n})
     construct = fill(f"$loader = {call}", names)
     blocks = {
         **doing,

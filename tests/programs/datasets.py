@@ -80,6 +80,7 @@ class Dicts(Dataset):
         "index len",
     ),
     "concat": data(ROWS, "$data = ConcatDataset([Rows(4), Rows($n - 4)])", "index len"),
+    "stack": data(ROWS, "$data = StackDataset(Rows($n), list(range($n)))", "index len"),
     "sum of datasets": data(ROWS, "$data = Rows(4) + Rows($n - 4)", "index len"),
     "wrapper": data(
         ROWS

@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from programs.datasets import ROWS, data
 
+SHARDED = """
+class Sharded(IterableDataset):
+    def __init__(self, count):
+        self.count = count
+
+    def __iter__(self):
+        info = get_worker_info()
+        first, step = (0, 1) if info is None else (info.id, info.num_workers)
+        for k in range(first, self.count, step):
+            yield torch.tensor([float(k)])
+"""
+
 LIVELY = {
     "draws torch": data(
         """
@@ -338,20 +350,11 @@ class Logged(Dataset):
         "index len log",
     ),
     "sharded": data(
-        """
-class Sharded(IterableDataset):
-    def __init__(self, count):
-        self.count = count
-
-    def __iter__(self):
-        info = get_worker_info()
-        first, step = (0, 1) if info is None else (info.id, info.num_workers)
-        for k in range(first, self.count, step):
-            yield torch.tensor([float(k)])
-""",
+        SHARDED,
         "$data = Sharded($n)",
         "iterable",
     ),
+    "chain": data(SHARDED, "$data = ChainDataset([Sharded($n), Sharded(3)])", "iterable"),
     "shuffled stream": data(
         """
 class Stream(IterableDataset):

@@ -13,9 +13,9 @@ import random
 import numpy as np
 import torch
 from torch import nn
-from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, Dataset, IterableDataset, RandomSampler, Sampler
-from torch.utils.data import SequentialSampler, Subset, SubsetRandomSampler, TensorDataset, WeightedRandomSampler, default_collate
-from torch.utils.data import get_worker_info, random_split
+from torch.utils.data import BatchSampler, ChainDataset, ConcatDataset, DataLoader, Dataset, DistributedSampler, IterableDataset
+from torch.utils.data import RandomSampler, Sampler, SequentialSampler, StackDataset, Subset, SubsetRandomSampler, TensorDataset
+from torch.utils.data import WeightedRandomSampler, default_collate, get_worker_info, random_split
 
 
 def described(value):

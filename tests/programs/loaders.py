@@ -236,6 +236,7 @@ class Buckets:
         "batch_sampler=Buckets(8)",
         "index",
     ),
+    "distributed": ("", "batch_size=2, sampler=DistributedSampler($data, num_replicas=2, rank=1)", "index"),
     "generator": ("", "batch_size=3, shuffle=True, generator=torch.Generator().manual_seed(11)", "index"),
     "shared generator": (
         """\

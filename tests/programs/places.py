@@ -19,6 +19,7 @@ class Place:
     second: str = "second"
     called: str = ""
     dataset: str = ""
+    n: str = ""  # how the size is called, when not as in the rest of the program
 
 
 # Names of objects that hold loaders in attributes; of functions that give a loader and not its dataset.
@@ -288,6 +289,22 @@ for batch in first:
 $body
 """,
         **HIDDEN,
+    ),
+    "called twice with other sizes": Place(
+        """\
+def make(size, name):
+    $make
+    print(name)
+    return $loader
+
+
+loaders = {"train": make($n, "train"), "test": make($n - 2, name="test")}
+$more
+$body
+""",
+        called='loaders["train"]',
+        dataset='loaders["test"].dataset',
+        n="size",
     ),
     "comprehension": Place(
         """\
