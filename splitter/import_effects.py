@@ -4,7 +4,8 @@ CHOICES.append("dali")                        may: each program has a CHOICES of
 NUMBERS = inflect.engine()                    may: makes an object
 SEED = os.environ.get("SEED")                 may: moved code that reads SEED is refused for itself
 args = parser.parse_args()                    may not: the worker has other arguments
-print("loading"), download(URL), train()      may not
+print("loading")                              may: a worker's own standard output is shown to nobody while it is imported
+download(URL), train()                        may not
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from splitter.resolve import Definition, Library, Target, Value
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-HEAVY = frozenset({"draws", "reseeds", "device", "model", "gradient", "writes-file", "prints"})
+HEAVY = frozenset({"draws", "reseeds", "device", "model", "gradient", "writes-file"})
 # Calls for their effect that only this process sees.
 SWITCHES = tuple(
     """logging. warnings. sys.path. matplotlib.use matplotlib.rcParams matplotlib.pyplot.switch_backend matplotlib.pyplot.style
@@ -30,6 +31,7 @@ numpy.seterr numpy.set_printoptions pandas.set_option pandas.options torch.multi
 torch.multiprocessing.set_start_method multiprocessing.set_start_method cv2.setNumThreads cv2.ocl. cv2.setUseOptimized gc.
 locale.setlocale os.environ. collections. builtins.setattr builtins.super builtins.isinstance torch.serialization.add_safe_globals
 yaml.add_constructor yaml.add_representer csv.field_size_limit faulthandler. mimetypes. tqdm.tqdm.pandas tqdm.auto.tqdm.pandas
+builtins.print sys.stdout.
 torchvision.disable_beta_transforms_warning torchvision.set_image_backend torchaudio.set_audio_backend copyreg.pickle""".split()
 )
 CONTAINERS = ("builtins.", "collections.", "typing.")  # what they make is changed by MUTATORS

@@ -28,6 +28,14 @@ if TYPE_CHECKING:
     from .transport import Endpoint
 
 
+def _standard_output() -> int | None:
+    """A descriptor of this process's standard output; None when it's closed."""
+    try:
+        return os.dup(1)
+    except OSError:
+        return None
+
+
 @dataclass(frozen=True)
 class Place:
     """One worker: an address, or None for a process on this machine."""
@@ -80,8 +88,17 @@ class LocalWorker:
         _lifelines.add(self._lifeline)
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [sys.executable, *flags, program, "--listen", self._address, "--lifeline", str(theirs.fileno())]
+        given = [theirs.fileno()]
+        stdout = _standard_output()
+        if stdout is not None:
+            command += ["--stdout", str(stdout)]
+            given.append(stdout)
         with theirs:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=given, start_new_session=True
+            )
+        if stdout is not None:
+            os.close(stdout)
         with contextlib.suppress(BrokenPipeError):  # endpoint() will say that it has ended
             self._lifeline.sendall(self._token.encode() + b"\n")
 

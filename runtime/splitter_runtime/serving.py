@@ -45,6 +45,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--tls-ca", metavar="F", help="accept only trainers with a certificate of this authority")
     parser.add_argument("--insecure", action="store_true", help="let anybody who reaches the address use this worker")
     parser.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # descriptor of a socket to the trainer that started this
+    parser.add_argument("--stdout", type=int, help=argparse.SUPPRESS)  # descriptor of that trainer's standard output
     return parser.parse_args()
 
 
@@ -53,6 +54,13 @@ def _read(path: str, what: str) -> bytes:
         return Path(path).read_bytes()
     except OSError as error:
         fail(f"can't read the {what} {path}: {error.strerror}")
+
+
+def _speak(descriptor: int) -> None:
+    """Write to the trainer's standard output from now on. What modules printed when they were imported, the trainer has printed, too."""
+    sys.stdout.flush()
+    os.dup2(descriptor, 1)
+    os.close(descriptor)
 
 
 def _token(options: argparse.Namespace, lifeline: socket.socket | None) -> str | None:
@@ -176,6 +184,8 @@ def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = ()) 
         load(builder.accepts)
     options = _arguments()
     lifeline = socket.socket(fileno=options.lifeline) if options.lifeline is not None else None
+    if options.stdout is not None:
+        _speak(options.stdout)
     _check(options)
     token = _token(options, lifeline)
     over = threading.Event()

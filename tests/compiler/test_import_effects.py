@@ -27,6 +27,10 @@ def culprit(found: Program) -> int | None:
 
 
 QUIET = {
+    "print": "print('x')",
+    "print in a constructor": "class A:\n    def __init__(self):\n        print('x')\nA()",
+    "print in a class body": "class A:\n    print('x')",
+    "print for want of a library": "try:\n    import accimage\nexcept ImportError:\n    print('slow')",
     "sys.path": "import sys\nsys.path.insert(0, 'lib')",
     "own globals": "NAMES = ['a']\nNAMES.append('b')\nTABLE = {}\nTABLE['x'] = 1\nKNOWN = set()\nKNOWN.add(3)",
     "a global of another module": "import registry\nregistry.TABLE['x'] = 1\nregistry.NAMES.append('x')",
@@ -48,14 +52,6 @@ QUIET = {
     "random transforms": "from torchvision import transforms\nCROP = transforms.RandomCrop(32)",
 }
 LOUD = {
-    "print": "print('x')",
-    "print in a function that is called": "def f():\n    print('x')\nf()",
-    "print in a constructor": "class A:\n    def __init__(self):\n        print('x')\nA()",
-    "print in a method": "class A:\n    def go(self):\n        print('x')\na = A()\na.go()",
-    "print in a decorator": "from loud import shout\n@shout\ndef f(): pass",
-    "print in what a decorator returns": "from loud import late\n@late('x')\ndef f(): pass",
-    "print in a class body": "class A:\n    print('x')",
-    "print for want of a library": "try:\n    import accimage\nexcept ImportError:\n    print('slow')",
     "a log message": "import logging\nlog = logging.getLogger()\nlog.info('x')",
     "a log file": "import logging\nlogging.basicConfig(filename='x.log')",
     "a file handler": "import logging\nhandler = logging.FileHandler('x.log')",
@@ -63,6 +59,8 @@ LOUD = {
     "parsed arguments": "from options import parser\nargs = parser.parse_args()",
     "a shell": "import os\nWIDTH = os.popen('stty size').read()",
     "a process": "import subprocess\nHEAD = subprocess.check_output(['git'])",
+    "a file in a function that is called": "def f():\n    open('x', 'w')\nf()",
+    "a file in a method": "class A:\n    def go(self):\n        open('x', 'w')\na = A()\na.go()",
     "a thread": "from threading import Thread\nThread(target=print).start()",
     "a thread by name": "from threading import Thread\nt = Thread(target=print)\nt.start()",
     "a download": "import nltk\nnltk.download('punkt')",
@@ -81,7 +79,7 @@ LOUD = {
     "a folder": "import os\nos.makedirs('logs', exist_ok=True)",
     "a copy": "import shutil\nshutil.copy('a', 'b')",
     "a branch by the environment": "import os\nif os.environ.get('FAST'):\n    SIZE = 32\nelse:\n    SIZE = 64",
-    "training": "def train(): print('x')\nfor epoch in range(3):\n    train()",
+    "training": "def train(): open('x', 'w')\nfor epoch in range(3):\n    train()",
     "a loop that may not end": "while True: pass",
     "input": "NAME = input()",
 }

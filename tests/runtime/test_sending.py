@@ -7,6 +7,7 @@ import sys
 import pytest
 from pairs import Pair
 from scratch import Scratch
+
 from splitter_runtime import sending
 from splitter_runtime.errors import CodecError, ConfigError
 
