@@ -61,7 +61,7 @@ class Sent:
 
 
 def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], counts: set[int | None]) -> Sent | Diagnostic | None:
-    """How a loader's dataset can be sent; None, or the reason, when it can't. `counts` are the numbers of workers that the loader may have."""
+    """How a loader's dataset can be sent; None, or the reason, when it can't. `counts` are the numbers of workers that it may have."""
     origins = found.origins[id(site.call)]
     slicer = Slicer(found, effects, site.module, site.call, frozenset())
     try:
@@ -73,14 +73,14 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
             _nameless(made_of)
         _take(slicer, reach)
         strangers = _accepted(found, effects, site, slicer, reach, _strangers(found) if lost else {})
-        packages = _packages(found, reach.libraries, strangers)
         if (
             lost
             and not any(found.kinds.class_kind(one) == "dataset" for one in strangers.values())
             and not any(row(name).gives == "dataset" or not known(name) for name in reach.libraries)
         ):
             return None
-        parts, others = _functions(found, effects, site, slicer, handles)
+        parts, others, libraries = _functions(found, effects, site, slicer, handles)
+        packages = _packages(found, reach.libraries | libraries, strangers)
     except Refused as refusal:
         return refusal.diagnostic
     functions = [expr for option in ("collate_fn", "worker_init_fn") for expr in site.options.get(option, ())]
@@ -271,9 +271,12 @@ def _trouble(found: Found, effects: Effects, site: Site, definition: Definition)
 
 def _functions(
     found: Found, effects: Effects, site: Site, slicer: Slicer, handles: frozenset[int]
-) -> tuple[tuple[str, ...], dict[int, Definition]]:
-    """Slice collate_fn and worker_init_fn; objects, and what can't be sliced, are sent. The parts that are sent, and their classes."""
-    sent_too, classes = ["dataset"], dict[int, Definition]()
+) -> tuple[tuple[str, ...], dict[int, Definition], set[str]]:
+    """Slice collate_fn and worker_init_fn; objects, and what can't be sliced, are sent.
+
+    Gives the names of the parts that are sent, and the classes and libraries that they may consist of.
+    """
+    sent_too, classes, libraries = ["dataset"], dict[int, Definition](), set[str]()
     for option in ("collate_fn", "worker_init_fn"):
         expr = site.option(option)
         if expr is None or (isinstance(expr, ast.Constant) and expr.value is None):
@@ -294,9 +297,10 @@ def _functions(
             _take(slicer, reach)
             sent_too.append(option)
             classes |= reach.definitions
+            libraries |= reach.libraries
         else:
             slicer.expression(site.where(expr), expr, "batch")
-    return tuple(sent_too), classes
+    return tuple(sent_too), classes, libraries
 
 
 def _packages(found: Found, libraries: set[str], strangers: dict[int, Definition]) -> list[str]:
