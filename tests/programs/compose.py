@@ -14,13 +14,14 @@ from typing import Any
 
 from programs.datasets import PLAIN
 from programs.datasets_lively import LIVELY
+from programs.datasets_shared import SHARED
 from programs.head import HEAD
 from programs.loaders import BATCHES, COLLATES, NUMBERS, WORKERS
 from programs.loops import LOOPS
 from programs.meanwhile import HELPERS, MEANWHILE
 from programs.places import PLACES
 
-DATASETS = {**PLAIN, **LIVELY}
+DATASETS = {**PLAIN, **LIVELY, **SHARED}
 TABLES: dict[str, Mapping[str, Any]] = {
     "dataset": DATASETS,
     "place": PLACES,
@@ -36,6 +37,7 @@ VARIED = ("dataset", "meanwhile")
 Program = Mapping[str, str]
 Choose = Callable[[str, Sequence[str]], str]
 # Places that go through the loader in their own way.
+OPEN = ("module", "main", "function called at once", "each epoch", "in the loop's head", "lambda", "comprehension", "options", "walrus")
 OWN_LOOP = ("generator function", "in the loop's head")
 ANY_ROWS = ("lambda", "closure", "partial", "global", "static method", "draws")
 EPOCHS = "for epoch in range(2):\n    $loop\n"
@@ -63,12 +65,16 @@ def smaller(program: Program) -> Iterator[Program]:
 
 def sensible(program: Program) -> bool:
     """Whether the choices made so far go together."""
-    has = DATASETS[program["dataset"]].has | {f"collate {program.get('collate')}"}
+    has = {*DATASETS[program["dataset"]].has, f"collate {program.get('collate')}", f"batches {program.get('batches')}"}
+    # What the script shares with its dataset can be named where the dataset is made, that is in places without functions or classes.
+    if program.get("place", "module") not in OPEN:
+        has -= {"x", "y", "list", "base", "add"}
     loop, batches, collate = program.get("loop"), program.get("batches"), program.get("collate")
     wanted = set(BATCHES[batches][2].split()) if batches else set()
     for name in ("meanwhile", "also"):
         if name in program:
-            wanted |= {MEANWHILE[program[name]][2]} - {""}
+            needs = MEANWHILE[program[name]][2]
+            wanted |= {needs} - {""} if needs.startswith(("batches ", "collate ")) else set(needs.split())
     if program.get("place") in OWN_LOOP and loop not in (None, "for"):
         return False
     if program.get("place") == "generator function" and {program.get("meanwhile", "nothing"), program.get("also", "nothing")} != {

@@ -63,7 +63,7 @@ class Masked(Dataset):
         return i, random.choice(self.words)
 """,
         "$data = Masked($n)",
-        "index len",
+        "index len Masked.words",
     ),
     "draws in the constructor": data(
         """

@@ -2,6 +2,7 @@
 
 HEAD = '''\
 import argparse
+import bisect
 import collections
 import copy
 import dataclasses

@@ -81,6 +81,62 @@ for other in DataLoader($data, batch_size=5):
         "len",
     ),
     "keeps the rows": ("before", "kept.append($data[1])\nprint(described(kept))", "index"),
+    "doubles the tensor": ("before", "x_a.mul_(2)", "x"),
+    "adds to the tensor": ("before", "x_a += 1", "x"),
+    "writes into the tensor": ("before", "x_a[0] = 50.0 + epoch", "x"),
+    "writes through a view": ("before", "x_a.view(-1)[1:3].fill_(epoch)", "x"),
+    "writes through numpy": ("before", "x_a.numpy()[1] = 7.0", "x"),
+    "writes with out": ("before", "torch.add(x_a, 1, out=x_a)", "x"),
+    "writes through detach": ("before", "x_a.detach().zero_()", "x"),
+    "writes the dataset's tensor": ("before", "$data.x[2] = 60.0", "x FromArray"),
+    "normalizes the dataset's tensor": ("before", "$data.x.sub_(1)", "x FromArray"),
+    "replaces the dataset's tensor": ("before", "$data.x = $data.x * 2", "x FromArray"),
+    "writes the array": ("before", "y_a[0] = 50.0 + epoch", "y"),
+    "scales the array": ("before", "y_a *= 2", "y"),
+    "copies into the array": ("before", "np.copyto(y_a, y_a + 1)", "y"),
+    "appends to the list": ("before", "list_a.append(torch.tensor([1.0, 2.0]))", "list"),
+    "replaces an item of the list": ("before", "list_a[0] = list_a[1]", "list"),
+    "changes an item of the list": ("before", "list_a[0] += 1", "list"),
+    "clears part of the list": ("before", "list_a[8:] = []", "list"),
+    "shuffles the script's list": ("before", "random.shuffle(list_a)", "list"),
+    "changes the list in a function": ("before", "grow(list_a)", "list"),
+    "writes the inner dataset": ("before", "base_a.level = epoch + 3", "base"),
+    "appends to the inner dataset": ("before", "base_a.rows.append(80.0)", "base"),
+    "writes the object": ("before", "add_a.amount = epoch", "add"),
+    "writes the object through the dataset": ("before", "$data.transform.amount = epoch", "add"),
+    "changes the object's list": ("before", "add_a.parts.append(epoch)", "add"),
+    "calls a method": ("before", "print($data.grow(99.0 + epoch))", "grow"),
+    "calls a method that draws": ("before", "$data.mix()", "grow"),
+    "changes what a method gives": ("before", "$data.all_rows().append(98.0)", "grow"),
+    "method of list": ("before", "list.append($data.rows, 97.0)", "rows"),
+    "setitem": ("before", "$data.rows.__setitem__(0, 96.0)", "rows"),
+    "in a dict": ("before", 'held_by = {"data": $data}\nheld_by["data"].level = epoch + 2', "level"),
+    "in a list": ("before", "held_by = [$data]\nheld_by[0].level = epoch + 2", "level"),
+    "in an object": ("before", "holder = Holder($data)\nholder.data.level = epoch + 2", "level"),
+    "unpacked": ("before", "same, number = $data, 3\nsame.level = number + epoch", "level"),
+    "through getattr of the loader": ("before", 'getattr($loader, "dataset").level = epoch', "level"),
+    "swap": ("before", "$data.rows[0], $data.rows[1] = $data.rows[1], $data.rows[0]", "rows"),
+    "with a target": ("before", "for $data.level in (epoch, epoch + 2):\n    pass", "level"),
+    "deletes the attribute's slice": ("before", "del $data.rows[-1:]", "rows"),
+    "inserts": ("before", "bisect.insort($data.rows, 2.5)", "rows"),
+    "changes the class's list": ("before", 'Masked.words.append(f"word {epoch}")', "Masked.words"),
+    "changes the class's list through the object": ("before", '$data.words.append(f"word {epoch}")', "Masked.words"),
+    "reseeds the generator": ("before", "shared.manual_seed(epoch)", "batches shared generator"),
+    "reseeds the loader's generator": ("before", "$loader.generator.manual_seed(epoch)", "batches shared generator"),
+    "changes the weights": ("before", "$loader.sampler.weights[0] = 50.0", "batches weighted"),
+    "changes the subset": ("before", "$loader.sampler.indices = [1, 2, 3 + epoch]", "batches SubsetRandomSampler"),
+    "epoch of the sampler": ("before", "$loader.sampler.set_epoch(epoch)", "batches distributed"),
+    "changes the collate object": ("before", "batches.extra = epoch + 5", "collate bound method"),
+    "attribute of the collate function": ("before", "pair.scale = epoch", "collate function"),
+    "keeps what the batches were": ("each", "kept.append(batch)\nprint(described(kept[0])[:60])", ""),
+    "fills the batch's rows": (
+        "each",
+        "for part in batch if isinstance(batch, (list, tuple)) else []:\n    if torch.is_tensor(part):\n        part.zero_()",
+        "",
+    ),
+    "saves and restores the states": ("each", "state = torch.get_rng_state()\ntorch.rand(2)\ntorch.set_rng_state(state)", ""),
+    "draws from numpy's generator": ("each", "print(np.random.default_rng(epoch).random())", ""),
+    "repr": ("before", "print(str($data)[:6] if isinstance($data, list) else type($data).__name__)", ""),
     "set_epoch": ("before", "$data.set_epoch(epoch)", "set_epoch"),
     "set_epoch in the middle": ("each", "$data.set_epoch(3)", "set_epoch"),
     "switches the transform off": (
@@ -152,6 +208,15 @@ def scale_in_place(value):
             scale_in_place(part)
 """,
     "kept": "kept = []",
+    "grow": """\
+def grow(rows):
+    rows.append(rows[0])
+""",
+    "Holder": """\
+class Holder:
+    def __init__(self, data):
+        self.data = data
+""",
     "raise_level": """\
 def raise_level(data, epoch):
     data.level = epoch + 5
