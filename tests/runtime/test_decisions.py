@@ -161,9 +161,9 @@ def test_patched_modules(tmp_path: Path) -> None:
     copies = {"pkg.data": str(tmp_path / "copies" / "data.py"), "pkg.inner": str(tmp_path / "copies" / "inner.py")}
     code = f"""
 import sys
-from splitter_runtime.bootstrap import PatchedFinder
+from splitter_runtime.local_modules import TrainerFinder
 sys.path.insert(0, {str(tmp_path)!r})
-sys.meta_path.insert(0, PatchedFinder({copies!r}))
+sys.meta_path.insert(0, TrainerFinder({copies!r}, {{}}, {str(tmp_path)!r}))
 import pkg.data
 print(pkg.data.value, pkg.inner.whole, pkg.data.__file__, pkg.data.__package__, list(pkg.inner.__path__))
 """
