@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from splitter.ir import SourceFile
-from splitter.read import Module, imported_names, locate
+from splitter.read import Module, imported_names
+from splitter.roots import locate
 
 SKIPPED = frozenset({"__pycache__", "node_modules", "site-packages"})
 CLASS = "DataLoader"
