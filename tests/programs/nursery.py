@@ -12,6 +12,7 @@ its own that is killed after `seconds`. gRPC is imported before the forks and st
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import json
@@ -187,14 +188,15 @@ class Starter:
     _args_from_interpreter_flags = staticmethod(lambda: [])
 
     @staticmethod
-    def Popen(command: list[str], *, stdin: int, pass_fds: list[int], start_new_session: bool) -> Forked:
-        return Forked(command[1], command[2:])
+    def Popen(command: list[str], *, stdin: int, stdout: int, pass_fds: list[int], start_new_session: bool) -> Forked:
+        assert (stdin, stdout, start_new_session) == (subprocess.DEVNULL, subprocess.DEVNULL, True)
+        return Forked(command[1], command[2:], pass_fds)
 
 
 class Forked:
-    """A worker process, as far as the pool looks at it."""
+    """A worker process, as far as the pool looks at it: without the trainer's input, output and descriptors."""
 
-    def __init__(self, program: str, arguments: list[str]) -> None:
+    def __init__(self, program: str, arguments: list[str], kept: list[int]) -> None:
         self.returncode: int | None = None
         self.pid = os.fork()
         if self.pid == 0:
@@ -205,6 +207,14 @@ class Forked:
             from splitter_runtime.bootstrap import STATE
 
             os.setsid()
+            with open(os.devnull, "r+b") as nothing:
+                os.dup2(nothing.fileno(), 0)
+                os.dup2(nothing.fileno(), 1)
+            for descriptor in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, *kept}:
+                with contextlib.suppress(OSError):
+                    os.close(descriptor)
+            for descriptor in kept:
+                os.set_inheritable(descriptor, True)
             STATE.trainer, STATE.places, STATE.owner = None, (), 0
             random.seed()
             numpy.random.seed()
