@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from splitter.flow import reaching
 from splitter.knowledge import LOADERS
-from splitter.loader_classes import LoaderClasses, initialising, is_super
+from splitter.loader_classes import RUNTIME, LoaderClasses, initialising, is_super
 from splitter.options import Arguments, Reader, Unread
 from splitter.places import FUNCTIONS, Place
 from splitter.resolve import Definition, Resolver, default
@@ -92,6 +92,8 @@ class Constructors:
         if rest is None or not any(self._parameter(owner, function, value) == rest.arg for value in splats):
             return False
         own = {arg.arg for arg in (*function.args.args[1:], *function.args.kwonlyargs)}
+        if own & RUNTIME:
+            return False
         first = call.args[skip] if len(call.args) > skip else None
         given = [k.value for k in call.keywords if k.arg == "dataset" or k.arg in FUNCTIONS]
         if first is not None and not isinstance(first, ast.Starred):

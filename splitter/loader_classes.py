@@ -123,7 +123,7 @@ class LoaderClasses:
 
     def _parameter(self, module: Module, binding: Binding, depth: int) -> Iterator[Leaf]:
         function = function_of(module, binding.node)
-        if function is None or binding.node in (function.args.vararg, function.args.kwarg) or self.resolver.escapes(function):
+        if function is None or binding.node in (function.args.vararg, function.args.kwarg) or self.reader.places.escapes(module, function):
             yield Leaf(Place(module, ast.Name(binding.name)), other=_ELSE)
             return
         bound, fallback = self.resolver.owner(module, function) is not None, default(function, binding.name)

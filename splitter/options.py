@@ -98,7 +98,7 @@ class Reader:
         scope = module.names.scope_of[value].lookup(value.id) if isinstance(value, ast.Name) else None
         bindings = reaching(value, value.id, module.names, scope) if isinstance(value, ast.Name) and scope else []
         function = function_of(module, bindings[0].node) if len(bindings) == 1 and bindings[0].kind == "param" else None
-        if function is None or bindings[0].node is not function.args.vararg or self.resolver.escapes(function):
+        if function is None or bindings[0].node is not function.args.vararg or self.places.escapes(module, function):
             raise unread
         found: list[tuple[Place, ...]] = []
         first = len(function.args.args) - (1 if self.resolver.owner(module, function) else 0)
@@ -290,7 +290,7 @@ class Reader:
     def _parameter(self, module: Module, binding: Binding, expr: ast.expr, site: Module, depth: int) -> Iterator[Item]:
         function = function_of(module, binding.node)
         unread = Unread(Place(site, expr))
-        if function is None or binding.node is function.args.vararg or self.resolver.escapes(function):
+        if function is None or binding.node is function.args.vararg or self.places.escapes(module, function):
             raise unread
         calls = self.resolver.call_sites(function)
         if not calls:

@@ -69,6 +69,38 @@ class Places:
         above, below = self.resolver.ancestry(mine)[1], self.resolver.ancestry(owner)[1]
         return any(one.node is owner.node for one in above) or any(one.node is mine.node for one in below)
 
+    def escapes(self, module: Module, function: FunctionNode) -> bool:
+        """Whether a function may be called from where the text doesn't show; a constructor is when its class is held as a value."""
+        if self.resolver.escapes(function):
+            return True
+        owner = self.resolver.owner(module, function)
+        if owner is None or isinstance(function, ast.Lambda) or function.name != "__init__":
+            return False
+        return any(not self._named(other, node) for name in self._family(owner) for other, node in self.program.mentions(name))
+
+    def _family(self, owner: Definition) -> list[str]:
+        """The names of a class and of those below it."""
+        names = [owner.node.name]
+        for name in names:
+            for other, node in self.program.mentions(name):
+                above = other.names.parent_of.get(node)
+                if isinstance(above, ast.ClassDef) and node in above.bases and above.name not in names:
+                    names.append(above.name)
+        return names
+
+    def _named(self, module: Module, node: ast.Name | ast.Attribute) -> bool:
+        """Whether a class is called, subclassed, looked into or asked about there, and not held as a value."""
+        parent = module.names.parent_of.get(node)
+        match parent:
+            case ast.Call():
+                asked = ("builtins.super", "builtins.isinstance", "builtins.issubclass")
+                return parent.func is node or self.resolver.library(module, parent.func) in asked
+            case ast.ClassDef() | ast.Attribute():
+                return True
+            case ast.arg() | ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Subscript() | ast.AnnAssign():
+                return parent.value is not node if isinstance(parent, (ast.Subscript, ast.AnnAssign)) else True
+        return not isinstance(node.ctx, ast.Load) or self.resolver.definition(module, node) is None
+
     def values(self, place: Place, depth: int = 0) -> list[Place]:
         """The expressions that a parameter or an attribute stands for, when all that give it can be seen; else the expression itself."""
         module, expr = place.module, place.expr
@@ -82,7 +114,7 @@ class Places:
         if len(bindings) != 1 or bindings[0].kind != "param":
             return [place]
         function = function_of(owner, bindings[0].node)
-        if function is None or bindings[0].node in (function.args.vararg, function.args.kwarg) or self.resolver.escapes(function):
+        if function is None or bindings[0].node in (function.args.vararg, function.args.kwarg) or self.escapes(owner, function):
             return [place]
         bound, found = self.resolver.owner(owner, function) is not None, []
         for caller, call in self.resolver.call_sites(function):

@@ -55,7 +55,7 @@ class Site:
     certain    options that are surely given
     open       a dict of plain data that may give any other option
     also       other expressions whose value is the loader: `self` in its class, the calls that construct that class
-    owner      the subclass in whose constructor the call stands
+    classdefs  ids of the program's own classes that the loader may be of
     passes     calls that hand the arguments on to torch's constructor
     """
 
@@ -69,8 +69,8 @@ class Site:
     certain: frozenset[str] = frozenset()
     open: Place | None = None
     also: tuple[Place, ...] = ()
-    owner: Definition | None = None
     passes: frozenset[int] = frozenset()
+    classdefs: frozenset[int] = frozenset()
 
     def option(self, name: str) -> ast.expr | None:
         found = self.options.get(name, ())
@@ -150,6 +150,7 @@ class SiteFinder:
             classes=() if in_call else tuple(place for leaf in leaves for place in self._written(leaf)),
             also=tuple(place for leaf in leaves if leaf.definition for place in self._selves([leaf.definition])),
             passes=frozenset(id(c) for leaf in leaves if leaf.definition for c in self.constructors.passing(leaf.definition)),
+            classdefs=self._classdefs(leaf.definition for leaf in leaves if leaf.definition),
         )
         try:
             given = [self._given(module, call, leaf) for leaf in leaves]
@@ -191,7 +192,7 @@ class SiteFinder:
             {},
             classes=tuple(classes),
             also=(*(place for place, made_of in constructions if made_of.node in nodes), *self._selves(family)),
-            owner=owner,
+            classdefs=self._classdefs(family),
             passes=frozenset(id(c) for c in self.constructors.passing(made.above)) if made.above else frozenset(),
         )
         problem = next((text for definition in family if (text := self.constructors.problem(definition))), None)
@@ -204,6 +205,9 @@ class SiteFinder:
         except Unread as unread:
             return self._unread(site, unread)
         return self._with_options(site, [given])
+
+    def _classdefs(self, definitions: Iterable[Definition]) -> frozenset[int]:
+        return frozenset(id(up.node) for definition in definitions for up in self.classes.lineage(definition))
 
     def _selves(self, definitions: Iterable[Definition]) -> list[Place]:
         """Every use of `self` in the methods of some loader classes and of the classes above them."""

@@ -119,7 +119,8 @@ LEFT = [
     ("kw = {}\nfor k in 'ab':\n    kw[k] = 1\nuse(DataLoader(Rows(), **kw))\n", "S203", "kw[k]"),
     (
         "class T:\n    def __init__(self, f):\n        self.kw = {'collate_fn': torch.stack}\n"
-        "        if f:\n            self.kw['collate_fn'] = pad\n    def go(self):\n        use(DataLoader(Rows(), **self.kw))\nT(1).go()\n",
+        "        if f:\n            self.kw['collate_fn'] = pad\n"
+        "    def go(self):\n        use(DataLoader(Rows(), **self.kw))\nT(1).go()\n",
         "S203",
         "collate_fn",
     ),
@@ -135,6 +136,17 @@ LEFT = [
         "class M:\n    def __init__(self, *a):\n        super().__init__(*a)\nclass L(M, DataLoader):\n    pass\nuse(L(Rows()))\n",
         "S202",
         "other bases",
+    ),
+    (
+        "class L(DataLoader):\n    def __iter__(self):\n        for x in super().__iter__():\n            x.mul_(2)\n            yield x\n"
+        "use(L(Rows(), batch_size=None))\n",
+        "S310",
+        "x.mul_(2)",
+    ),
+    (
+        subclass("n, **kw", "super().__init__(Rows(n), **kw)") + "CLASSES = {'l': L}\nuse(L(3))\nuse(CLASSES['l'](4, collate_fn=pad))\n",
+        "S203",
+        "`kw`",
     ),
     ("class L(DataLoader):\n    def env(self):\n        pass\nuse(L(Rows()))\n", "S202", "its own `env`"),
     ("class L(DataLoader):\n    def end(self):\n        self._iterator._shutdown_workers()\nuse(L(Rows()))\n", "S202", "_shutdown_workers"),
