@@ -11,6 +11,7 @@ from splitter.find import Found
 from splitter.ir import Diagnostic, Residence
 from splitter.kinds import SENDABLE
 from splitter.knowledge import row
+from splitter.loader_classes import is_super
 from splitter.origins import Origin, Tracer
 from splitter.read import Module
 from splitter.resolve import Definition, Library
@@ -118,6 +119,7 @@ def _makes_new(found: Found, module: Module, collate: ast.expr) -> bool:
 def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
     """Places where a loop over this loader changes its batch in place."""
     tracer = Tracer(found.resolver, found.kinds, {id(s.call): s for s in found.sites})
+    own = {id(place.expr) for place in site.also}
     for module in found.program.containing("for "):
         for node in ast.walk(module.tree):
             if not isinstance(node, (ast.For, ast.AsyncFor)):
@@ -125,7 +127,11 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
             names = [target for target in ast.walk(node.target) if isinstance(target, ast.Name)]
             changed = [use for target in names for use in changes_in(node, target.id)]
             sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))]
-            if changed and any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
+            if not changed:
+                continue
+            inside = any(id(up) in site.classdefs for up in module.names.ancestors(node))  # `for x in super().__iter__()` of a subclass
+            itself = any(id(s) in own or (inside and is_super(found.resolver, module, s)) for s in sources)
+            if itself or any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
                 yield from ((module, use) for use in changed)
 
 
