@@ -59,7 +59,7 @@ def loads(module: Module, target: ast.Name) -> Iterator[ast.Name]:
 def changes_of(found: Found, module: Module, name: ast.Name) -> Iterator[ast.expr]:
     """Uses of a variable, anywhere in its scope, that change the object it names."""
     for use in loads(module, name):
-        if changes(module, use) or _passed(found, module, use) or _called_for_effect(found, module, use):
+        if changes(module, use) or passed(found, module, use) or _called_for_effect(found, module, use):
             yield use
 
 
@@ -75,7 +75,7 @@ def _called_for_effect(found: Found, module: Module, use: ast.expr) -> bool:
     return kind == "rng" or (kind in HELD and isinstance(module.names.parent_of[call], ast.Expr))
 
 
-def _passed(found: Found, module: Module, use: ast.expr) -> bool:
+def passed(found: Found, module: Module, use: ast.expr) -> bool:
     """The variable is an argument of a function that changes it."""
     parent = module.names.parent_of[use]
     keyword = parent if isinstance(parent, ast.keyword) else None

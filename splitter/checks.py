@@ -63,7 +63,7 @@ def check_facts(found: Found, slicer: Slicer, site: Site, counts: set[int | None
     )
     if drawn and counts == {0}:
         return Diagnostic("S303", site.module.span(site.call), (("what", ", ".join(drawn)),))
-    return _own_memory(found, slicer, site) if counts & {0, None} else None
+    return _own_memory(found, slicer, site)
 
 
 def _kept(found: Found, fact: Fact) -> bool:
@@ -92,7 +92,10 @@ def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) ->
 
 
 def _own_memory(found: Found, slicer: Slicer, site: Site) -> Diagnostic | None:
-    """S310: with num_workers=0 a batch that was not collated anew is the dataset's own memory, and the loop writes into it."""
+    """S310: a batch that was not collated anew is the dataset's own memory, and the loop writes into it.
+
+    So it is with worker processes, too: torch moves the storage of what a worker sends into memory that both share.
+    """
     collate = site.option("collate_fn")
     bare = site.may_be_none("batch_size")
     custom = (
@@ -124,8 +127,7 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
         for node in ast.walk(module.tree):
             if not isinstance(node, (ast.For, ast.AsyncFor)):
                 continue
-            names = [target for target in ast.walk(node.target) if isinstance(target, ast.Name)]
-            changed = [use for target in names for use in changes_in(node, target.id)]
+            changed = [use for name in _taken_from(node) for use in changes_in(node, name)]
             sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))]
             if not changed:
                 continue
@@ -133,6 +135,20 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
             itself = any(id(s) in own or (inside and is_super(found.resolver, module, s)) for s in sources)
             if itself or any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
                 yield from ((module, use) for use in changed)
+
+
+def _taken_from(loop: ast.For | ast.AsyncFor) -> set[str]:
+    """The loop's variables, and those in its body that are given something of theirs."""
+    names = {target.id for target in ast.walk(loop.target) if isinstance(target, ast.Name)}
+    before = 0
+    while before != len(names):
+        before = len(names)
+        for node in ast.walk(loop):
+            source = node.iter if isinstance(node, ast.For) else node.value if isinstance(node, ast.Assign) else None
+            if source is not None and any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(source)):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.For) else []
+                names |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    return names
 
 
 def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic | None:

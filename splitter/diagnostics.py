@@ -103,7 +103,7 @@ CODES: dict[str, Rule] = {
     "S310": Rule(
         "error",
         "batch is the dataset's own memory",
-        "the loop writes into a batch ({what}) which, with num_workers=0, is the dataset's own memory",
+        "the loop writes into a batch ({what}) which may be the dataset's own memory",
         "write into a copy: x = x.clone()",
     ),
     "S311": Rule(

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from splitter.changes import changes, loads
+from splitter.changes import changes, changes_of, loads, passed
 from splitter.drivers import drives, handed_back
 from splitter.find import Found
 from splitter.flow import reaching
@@ -36,6 +36,7 @@ PLAIN_ATTRIBUTES = frozenset("classes class_to_idx samples targets imgs labels d
 LOOKING = frozenset(
     f"builtins.{name}" for name in ("len", "iter", "enumerate", "zip", "list", "tuple", "reversed", "next", "bool", "map")
 ) | {"tqdm.tqdm", "tqdm.auto.tqdm"}
+REACHING = frozenset(f"builtins.{name}" for name in ("setattr", "delattr", "getattr", "vars", "type"))
 INERT = frozenset({"builtins.id"})
 
 
@@ -90,7 +91,8 @@ class _Walk:
             case ast.Attribute():
                 self._attribute(module, parent)
             case ast.Subscript() if parent.value is expr:
-                self.add("index" if isinstance(parent.ctx, ast.Load) else "change", module, parent)
+                own = isinstance(parent.ctx, ast.Load) and not self._row_changed(module, parent)
+                self.add("index" if own else "change", module, parent)
             case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is expr:
                 self.add("iterate", module, expr)
             case ast.Return():
@@ -279,6 +281,8 @@ class _Walk:
                 self.dataset(module, call, "wrapped")
         elif name == "builtins.len":
             self.add("length", module, call)
+        elif name in REACHING:
+            self._reached(module, call, name)
         elif name in LOOKING:
             self.add("iterate", module, call)
         elif name in INERT or (name == "builtins.hasattr"):
@@ -292,6 +296,29 @@ class _Walk:
         self.loader(module, call)
         for place in site.also:
             self.loader(place.module, place.expr)
+
+    def _row_changed(self, module: Module, row: ast.Subscript) -> bool:
+        """Whether a sample that is taken by its index is changed in place: it may be the dataset's own memory."""
+        parent = module.names.parent_of[row]
+        if isinstance(parent, ast.Assign):
+            names = [name for target in parent.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            scopes = [module.names.scope_of[name].lookup(name.id) for name in names]
+            added = any(b.kind == "augment" for name, scope in zip(names, scopes, strict=True) if scope for b in scope.bindings[name.id])
+            return added or any(True for name in names for _ in changes_of(self.found, module, name))
+        return changes(module, row)
+
+    def _reached(self, module: Module, call: ast.Call, name: str) -> None:
+        """setattr(data, "epoch", 3), getattr(data, "classes"), vars(data), type(data)"""
+        parent = module.names.parent_of[call]
+        used = isinstance(parent, (ast.Attribute, ast.Subscript))
+        if name == "builtins.setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
+            self.add("write" if self.found.kinds.of(module, call.args[2]) in SENDABLE else "change", module, call)
+        elif name == "builtins.getattr" and len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and not used:
+            self.add("read" if call.args[1].value in PLAIN_ATTRIBUTES else "object", module, call)
+        elif name == "builtins.type" and not (used and not isinstance(getattr(parent, "ctx", None), ast.Load)):
+            self.add("read", module, call)
+        else:
+            self.add("change", module, call)
 
     def _parameters(self, module: Module, call: ast.Call, expr: ast.expr, what: str, path: tuple[int, ...]) -> bool:
         """Follow an argument into the functions that the call may run; False when none of them is the program's own."""
@@ -346,6 +373,8 @@ class _Walk:
                 self.add("read", module, end)
             else:
                 self.add("object" if not called or name in PLAIN_METHODS | TENSOR_METHODS else "change", module, end)
+        elif passed(self.found, module, attribute):
+            self.add("change", module, parent)
         elif kind not in SENDABLE:
             self.add("object", module, attribute)
         elif (

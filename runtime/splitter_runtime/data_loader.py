@@ -126,10 +126,8 @@ def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping
     has = session.call("loader", feed, described(environment), fresh=number, changes=False).value
     there_are = dict(zip(("collate_fn", "worker_init_fn"), has, strict=True))
     left_out = [attribute for attribute, there in there_are.items() if there and _is_default(loader, attribute)]
-    if left_out and len(left_out) == sum(there_are.values()):  # options that the script gives only sometimes
-        session.call("loader", None, described({}), fresh=number, changes=False)
-    elif left_out:
-        raise ConfigError.of("R601", what=f"a loader without {left_out[0]}, which it is given in other cases,")
+    if left_out:  # options that the script gives only sometimes
+        session.call("leave_out", number, tuple(left_out), changes=False)
     for attribute, there in there_are.items():
         given = None if there or attribute in loader._send else getattr(loader, attribute)
         if given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):

@@ -54,6 +54,7 @@ class Template:
         self._calls: dict[str, Callable[..., tuple[Kind, Any, str]]] = {
             "construct": self._construct,
             "loader": self._loader,
+            "leave_out": self._leave_out,
             "receive": self._receive,
             "fetcher": self._fetcher,
             "fetch": self._fetch,
@@ -131,6 +132,10 @@ class Template:
             raise ConfigError.of("R601", what=f"the loader builder {feed!r} returned {type(made).__name__}, not splitter_runtime.Loader")
         self._loaders[fresh], self._names[fresh] = made, feed or ""
         return Kind.RESULT, (made.collate_fn is not None, made.worker_init_fn is not None), "loader"
+
+    def _leave_out(self, fresh: int, number: int, names: tuple[str, ...]) -> tuple[Kind, Any, str]:
+        self._loaders[number] = dataclasses.replace(self._loaders[number], **dict.fromkeys(names))
+        return Kind.RESULT, None, "loader"
 
     def _receive(self, fresh: int, loader: int, header: bytes, payload: Any) -> tuple[Kind, Any, str]:
         builder = PROGRAM.loaders.get(self._names[loader])
