@@ -24,11 +24,11 @@ class Registry:
         return getattr(self, name)()
 
 data = Registry().build(sys.argv[1])
-loader = DataLoader(data, num_workers=2)
+loader = DataLoader(data)
 """,
         """\
 data = Rows(torch.load('rows.pt'))
-loader = DataLoader(data, num_workers=2)
+loader = DataLoader(data)
 """,
     ),
     "S202": Example(
@@ -299,7 +299,7 @@ class Scaled(Rows):
 
 jitter = Jitter()
 loader = DataLoader(Scaled(jitter))
-print(jitter.k)
+jitter.k = 0.0
 """,
         """\
 class Scaled(Rows):
@@ -312,13 +312,23 @@ loader = DataLoader(Scaled())
     ),
     "S317": Example(
         """\
+class Doubled(Rows):
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.change = lambda x: 2 * x
+
 rows = [1.0, 2.0]; print('start')
-loader = DataLoader(Rows(rows))
+loader = DataLoader(Doubled(rows))
 """,
         """\
+class Doubled(Rows):
+    def __init__(self, rows):
+        super().__init__(rows)
+        self.change = lambda x: 2 * x
+
 rows = [1.0, 2.0]
 print('start')
-loader = DataLoader(Rows(rows))
+loader = DataLoader(Doubled(rows))
 """,
     ),
     "S318": Example(

@@ -315,6 +315,8 @@ class _Walk:
             self.add("write" if self.found.kinds.of(module, call.args[2]) in SENDABLE else "change", module, call)
         elif name == "builtins.getattr" and len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and not used:
             self.add("read" if call.args[1].value in PLAIN_ATTRIBUTES else "object", module, call)
+        elif name == "builtins.vars" and (not used or getattr(parent, "attr", "") in ("items", "keys", "values", "get", "copy")):
+            self.add("object", module, call)
         elif name == "builtins.type" and not (used and not isinstance(getattr(parent, "ctx", None), ast.Load)):
             self.add("read", module, call)
         else:
