@@ -14,14 +14,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
 
-from splitter.changes import changes, changes_of, loads, passed
+from splitter.changes import loads
 from splitter.drivers import drives, handed_back
 from splitter.find import Found
 from splitter.flow import reaching
 from splitter.kinds import SENDABLE
-from splitter.knowledge import ITERATES, MUTATORS, PLAIN_METHODS, TENSOR_METHODS, WRAPPERS, row
+from splitter.knowledge import ITERATES, WRAPPERS, row
 from splitter.loader_classes import is_super
 from splitter.origins import Tracer
 from splitter.places import Place
@@ -29,14 +28,11 @@ from splitter.read import Module
 from splitter.resolve import Definition, Value
 from splitter.scopes import Scope
 from splitter.sites import Site
+from splitter.touches import BUILTINS, UseKind, attribute, builtin, sample
 
-UseKind = Literal["loader", "length", "index", "iterate", "read", "call", "write", "wrap", "sampler", "object", "change", "handed"]
-# Attributes of library datasets that are plain data, by torchvision's documentation.
-PLAIN_ATTRIBUTES = frozenset("classes class_to_idx samples targets imgs labels data root num_classes train split".split())
 LOOKING = frozenset(
     f"builtins.{name}" for name in ("len", "iter", "enumerate", "zip", "list", "tuple", "reversed", "next", "bool", "map")
 ) | {"tqdm.tqdm", "tqdm.auto.tqdm"}
-REACHING = frozenset(f"builtins.{name}" for name in ("setattr", "delattr", "getattr", "vars", "type"))
 INERT = frozenset({"builtins.id"})
 
 
@@ -89,10 +85,10 @@ class _Walk:
                 call = module.names.parent_of[parent] if isinstance(parent, ast.keyword) else parent
                 self._argument(module, call, expr, what)
             case ast.Attribute():
-                self._attribute(module, parent)
+                kind, node = attribute(self.found, module, parent, self.origin_class)
+                self.add(kind, module, node)
             case ast.Subscript() if parent.value is expr:
-                own = isinstance(parent.ctx, ast.Load) and not self._row_changed(module, parent)
-                self.add("index" if own else "change", module, parent)
+                self.add(sample(self.found, module, parent), module, parent)
             case ast.For() | ast.AsyncFor() | ast.comprehension() if parent.iter is expr:
                 self.add("iterate", module, expr)
             case ast.Return():
@@ -281,8 +277,8 @@ class _Walk:
                 self.dataset(module, call, "wrapped")
         elif name == "builtins.len":
             self.add("length", module, call)
-        elif name in REACHING:
-            self._reached(module, call, name)
+        elif name in BUILTINS:
+            self.add(builtin(self.found, module, call, name), module, call)
         elif name in LOOKING:
             self.add("iterate", module, call)
         elif name in INERT or (name == "builtins.hasattr"):
@@ -296,31 +292,6 @@ class _Walk:
         self.loader(module, call)
         for place in site.also:
             self.loader(place.module, place.expr)
-
-    def _row_changed(self, module: Module, row: ast.Subscript) -> bool:
-        """Whether a sample that is taken by its index is changed in place: it may be the dataset's own memory."""
-        parent = module.names.parent_of[row]
-        if isinstance(parent, ast.Assign):
-            names = [name for target in parent.targets for name in ast.walk(target) if isinstance(name, ast.Name)]
-            scopes = [module.names.scope_of[name].lookup(name.id) for name in names]
-            added = any(b.kind == "augment" for name, scope in zip(names, scopes, strict=True) if scope for b in scope.bindings[name.id])
-            return added or any(True for name in names for _ in changes_of(self.found, module, name))
-        return changes(module, row)
-
-    def _reached(self, module: Module, call: ast.Call, name: str) -> None:
-        """setattr(data, "epoch", 3), getattr(data, "classes"), vars(data), type(data)"""
-        parent = module.names.parent_of[call]
-        used = isinstance(parent, (ast.Attribute, ast.Subscript))
-        if name == "builtins.setattr" and len(call.args) == 3 and isinstance(call.args[1], ast.Constant):
-            self.add("write" if self.found.kinds.of(module, call.args[2]) in SENDABLE else "change", module, call)
-        elif name == "builtins.getattr" and len(call.args) > 1 and isinstance(call.args[1], ast.Constant) and not used:
-            self.add("read" if call.args[1].value in PLAIN_ATTRIBUTES else "object", module, call)
-        elif name == "builtins.vars" and (not used or getattr(parent, "attr", "") in ("items", "keys", "values", "get", "copy")):
-            self.add("object", module, call)
-        elif name == "builtins.type" and not (used and not isinstance(getattr(parent, "ctx", None), ast.Load)):
-            self.add("read", module, call)
-        else:
-            self.add("change", module, call)
 
     def _parameters(self, module: Module, call: ast.Call, expr: ast.expr, what: str, path: tuple[int, ...]) -> bool:
         """Follow an argument into the functions that the call may run; False when none of them is the program's own."""
@@ -352,64 +323,6 @@ class _Walk:
                     if function.module.names.scope_of[node].lookup(name) is scope:
                         self._follow(function.module, node, what, path)
         return bool(functions)
-
-    def _attribute(self, module: Module, attribute: ast.Attribute) -> None:
-        parent = module.names.parent_of[attribute]
-        if not isinstance(attribute.ctx, ast.Load) or isinstance(parent, ast.AugAssign):
-            self._written(module, attribute, parent)
-            return
-        if isinstance(parent, ast.Call) and parent.func is attribute:
-            self._called(module, attribute, parent)
-            return
-        kind = self._member_kind(module, attribute)
-        end: ast.AST = attribute
-        while isinstance(up := module.names.parent_of[end], (ast.Attribute, ast.Subscript)) and up.value is end:
-            end = up
-        above = module.names.parent_of[end]
-        if end is not attribute:
-            called = isinstance(end, ast.Attribute) and isinstance(above, ast.Call) and above.func is end
-            name = end.attr if isinstance(end, ast.Attribute) and called else ""
-            if not isinstance(getattr(end, "ctx", None), ast.Load) or isinstance(above, ast.AugAssign) or name in MUTATORS:
-                self.add("change", module, end)
-            elif kind in SENDABLE:
-                self.add("read", module, end)
-            else:
-                self.add("object" if not called or name in PLAIN_METHODS | TENSOR_METHODS else "change", module, end)
-        elif passed(self.found, module, attribute):
-            self.add("change", module, parent)
-        elif kind not in SENDABLE:
-            self.add("object", module, attribute)
-        elif (
-            isinstance(parent, ast.Assign)
-            and len(parent.targets) == 1
-            and isinstance(parent.targets[0], ast.Name)
-            and any(changes(module, use) for use in loads(module, parent.targets[0]))
-        ):
-            self.add("change", module, parent)
-        else:
-            self.add("read", module, attribute)
-
-    def _written(self, module: Module, attribute: ast.Attribute, parent: ast.AST) -> None:
-        value = parent.value if isinstance(parent, (ast.Assign, ast.AugAssign, ast.AnnAssign)) else None
-        sendable = value is not None and self.found.kinds.of(module, value) in SENDABLE
-        self.add("write" if sendable and not isinstance(parent, ast.Delete) else "change", module, attribute)
-
-    def _called(self, module: Module, attribute: ast.Attribute, call: ast.Call) -> None:
-        kinds = [self.found.kinds.of(module, arg) for arg in (*call.args, *(k.value for k in call.keywords))]
-        if any(kind not in SENDABLE and kind not in ("unknown", "namespace") for kind in kinds) or "namespace" in kinds:
-            self.add("change", module, call)
-            return
-        result = self.found.kinds.of(module, call)
-        used = not isinstance(module.names.parent_of[call], ast.Expr)
-        self.add("object" if used and result not in SENDABLE and result != "unknown" else "call", module, call)
-
-    def _member_kind(self, module: Module, attribute: ast.Attribute) -> str:
-        definitions = [d for d in (self.found.kinds.instance_of(module, attribute.value), self.origin_class) if d is not None]
-        for definition in definitions:
-            kind = self.found.kinds.member_kind(definition, attribute.attr)
-            if kind != "unknown":
-                return kind
-        return "plain" if attribute.attr in PLAIN_ATTRIBUTES else "unknown"
 
 
 def _reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
