@@ -14,6 +14,7 @@ import codecs
 import dataclasses
 import io
 import os.path
+import re
 import tokenize
 import warnings
 from collections.abc import Iterable, Iterator
@@ -27,6 +28,8 @@ from splitter.roots import Roots, roots
 from splitter.scopes import Names, position, resolve_names
 
 ENTRY = "__main__"
+BY_NAME = ("import_module(", "__import__(", "locate(")  # calls that import what a string says
+DOTTED = re.compile(r"""["']((?:[A-Za-z_]\w*\.)+(?:[A-Za-z_]\w*)?)(?=["'{])""")
 
 
 class InputError(Exception):
@@ -172,8 +175,14 @@ def _reached(entry: Module, script: Path, where: Roots, parsed: dict[tuple[str, 
     modules = {ENTRY: entry}
     pending = [entry]
     missing: set[str] = set()
+    dynamic = False
     while pending:
-        for name in imported_names(pending.pop(0)):
+        current = pending.pop(0)
+        if not dynamic and any(word in current.file.text for word in BY_NAME):
+            dynamic = True  # then the modules that were read before can name others in strings, too
+            pending += [module for module in modules.values() if module not in pending and module is not current]
+        spoken = named_modules(current, where) if dynamic else ()
+        for name in (*imported_names(current), *spoken):
             path = where.locate(name) if name not in modules and name not in missing else None
             if path is None or path.resolve() == script.resolve():
                 missing.add(name)
@@ -261,6 +270,16 @@ def imported_names(module: Module) -> Iterator[str]:
     for node in statements(module.tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             yield from names_in(node, module.package)
+
+
+def named_modules(module: Module, where: Roots) -> Iterator[str]:
+    """Every module name that a string of `module` may mean: "training.dataset.ImageFolder" names training.dataset, "data." all of data."""
+    for text in dict.fromkeys(DOTTED.findall(module.file.text)):
+        parts = text.rstrip(".").split(".")
+        yield from (".".join(parts[:i]) for i in range(1, len(parts) + 1))
+        package = where.locate(text[:-1]) if text.endswith(".") else None
+        if package is not None and package.name == "__init__.py":
+            yield from sorted(f"{text}{path.stem}" for path in package.parent.glob("*.py") if path.stem != "__init__")
 
 
 def names_in(node: ast.Import | ast.ImportFrom, package: str) -> Iterator[str]:

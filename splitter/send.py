@@ -92,7 +92,8 @@ def sent(found: Found, effects: Effects, site: Site, handles: frozenset[int], co
     slicer.carried.facts += [("batch", fact) for module, call in reach.calls for fact in effects.at(module, call) if fact.makes]
     same = None if lost or _unknown(reach) or _iterable(found, slicer) else stateless(found, slicer, None)
     made = [origin for origin in origins if isinstance(origin, Origin)]
-    still = same is True and _unchanged(found, reach, site) and all(_still(found, effects, origin, slicer) for origin in made)
+    tables = bool(made) and not lost and all(tabular(found.resolver, origin.module, origin.expr) for origin in made)  # of rows of their own
+    still = same is True and (tables or _unchanged(found, reach, site)) and all(_still(found, effects, origin, slicer) for origin in made)
     if counts == {0} and not still:
         return None
     if check_facts(found, slicer, site, counts if still else {1}, slicer.carried.inside) is not None or _configured(found, reach):
