@@ -15,6 +15,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from itertools import chain
 
+from splitter.emit_keywords import Keyword, add_keywords, mapping
 from splitter.emit_place import place
 from splitter.ir import ClassEdit, HandleEdit, LoaderEdit, Removal, SourceFile, Span
 from splitter.splice import LIMIT, Grid, Splice, apply, call, ordered, quoted, undo
@@ -208,25 +209,28 @@ class _Editor:
             for at in self._broken(loader, wrapped):
                 begin = self.grid.text.rindex("(", end, at) + 1
                 result.append(Splice(begin, at, self.grid.newline + self.grid.indent(loader.callee.line) + self.unit))
-        keywords = []
-        if loader.explicit:
-            keywords.append(f"feed={self._quoted(loader.feed)}" if loader.feed is not None else "feed=None")
-        if loader.environment:
-            keywords.append(f"env={self._environment(loader.environment, '', False)}")
-        if loader.send:
-            names = ", ".join(self._quoted(part) for part in loader.send)
-            keywords.append(f"send={names}" if len(loader.send) == 1 else f"send=({names})")
-            keywords += ["inline=True"] if loader.inline else []
+        new = list(self._new(loader))
         if loader.streams is not None:
             splice = self._streams(loader, loader.streams)
             if splice is None:
-                keywords.append(f"num_workers={loader.streams}")
+                new.append(Keyword("num_workers", str(loader.streams)))
             else:
                 result.append(splice)
-        if keywords:
-            result.append(self._keywords(loader.call, keywords, wrapped))
+        if new:
+            result += add_keywords(self.grid, self._call(loader.call), loader.call, new, self.unit, wrapped)
         start, _ = self.grid.range(loader.call)
         return [Splice(start, start, ""), *result] if result else []  # the pieces belong to the whole call
+
+    def _new(self, loader: LoaderEdit) -> Iterator[Keyword]:
+        if loader.explicit:
+            yield Keyword("feed", self._quoted(loader.feed) if loader.feed is not None else "None")
+        if loader.environment:
+            yield Keyword("env", entries=self._entries(loader.environment))
+        if loader.send:
+            names = ", ".join(self._quoted(part) for part in loader.send)
+            yield Keyword("send", names if len(loader.send) == 1 else f"({names})")
+            if loader.inline:
+                yield Keyword("inline", "True")
 
     def _streams(self, loader: LoaderEdit, streams: int) -> Splice | None:
         """num_workers where the call has it already; None when the keyword is to be added."""
@@ -243,20 +247,6 @@ class _Editor:
         start, end = self.grid.node_range(splats[-1].value)
         return Splice(start, end, f'{{**{self.grid.text[start:end]}, "num_workers": {streams}}}')
 
-    def _keywords(self, span: Span, keywords: list[str], wrapped: Set[int]) -> Splice:
-        """New keywords before the closing parenthesis, after a trailing comma and before comments."""
-        close = (span.end_line, span.end_column - 1)
-        last = [token for token in self.grid.tokens if token.end <= close and _significant(token.string)][-1]
-        at = self.grid.offset(*last.end)
-        bare = last.string == "("
-        first = self.grid.indent(last.end[0]) if last.end[0] > span.line else self.grid.indent(span.line) + self.unit
-        gap = self.grid.newline + first if at in wrapped else " "
-        if last.string == ",":
-            return Splice(at, at, gap + ", ".join(keywords) + ",")
-        if bare:
-            return Splice(at, at, (gap if at in wrapped else "") + ", ".join(keywords))
-        return Splice(at, at, "," + gap + ", ".join(keywords))
-
     def _call(self, span: Span) -> ast.Call:
         node = self.calls.get(self.grid.range(span))
         if node is None:
@@ -266,12 +256,14 @@ class _Editor:
     def _environment(self, names: tuple[str, ...], indent: str, wrapped: bool) -> str:
         if not names:
             return ""
-        entries = [f"{self._quoted(name)}: {name}" for name in names]
-        flat = "{" + ", ".join(entries) + "}"
+        entries = self._entries(names)
+        flat = mapping(entries)
         if not wrapped or len(indent) + len(flat) < LIMIT:
             return flat
-        newline = self.grid.newline
-        return "{" + "".join(f"{newline}{indent}{self.unit}{entry}," for entry in entries) + newline + indent + "}"
+        return mapping(entries, self.grid.newline, indent, self.unit)
+
+    def _entries(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(f"{self._quoted(name)}: {name}" for name in names)
 
     def _quoted(self, text: str) -> str:
         return quoted(text, self.source.encoding)
@@ -286,10 +278,6 @@ class _Editor:
             end = self.grid.starts[min(part.last + surplus, len(self.grid.lines))]
             result.append(Splice(self.grid.starts[part.first - 1], end, fill))
         return result
-
-
-def _significant(token: str) -> bool:
-    return bool(token.strip()) and not token.startswith("#")
 
 
 def _unit(grid: Grid) -> str:

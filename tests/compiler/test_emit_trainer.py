@@ -127,6 +127,7 @@ def test_dataset_made_inside_of_the_loaders_call() -> None:
     assert body(text) == 'loader = splitter_runtime.DataLoader(splitter_runtime.RemoteDataset("train"), 4)\n'
 
 
+SENT = {"feed": "v", "explicit": True, "send": ("dataset",)}
 LOADERS = [
     ("DataLoader(d, 4)", {}, "(d, 4)"),
     ("DataLoader(d, 4)", {"feed": "val", "explicit": True}, '(d, 4, feed="val")'),
@@ -134,7 +135,20 @@ LOADERS = [
     ("DataLoader(d, 4,)", {"feed": "val", "explicit": True}, '(d, 4, feed="val",)'),
     ("DataLoader((d))", {"feed": "val", "explicit": True}, '((d), feed="val")'),
     ("DataLoader(d, **kw)", {"environment": ("a.b",)}, '(d, **kw, env={"a.b": a.b})'),
-    ("DataLoader(\n    d,  # data\n)", {"feed": "v", "explicit": True}, '(\n    d, feed="v",  # data\n)'),
+    ("DataLoader(\n    d,  # data\n)", {"feed": "v", "explicit": True}, '(\n    d,  # data\n    feed="v",\n)'),
+    ("DataLoader(\n    d\n)", {"feed": "v", "explicit": True}, '(\n    d, feed="v"\n)'),
+    ("DataLoader(\n    d,\n    b=4  # four\n)", SENT, '(\n    d,\n    b=4,  # four\n    feed="v",\n    send="dataset"\n)'),
+    (
+        "DataLoader(d,\n           b=(1,\n              2))",
+        SENT,
+        '(d,\n           b=(1,\n              2),\n           feed="v",\n           send="dataset")',
+    ),
+    ("DataLoader(d,\n    (a), b=4,\n)", SENT, '(d,\n    (a), b=4, feed="v", send="dataset",\n)'),
+    (
+        "DataLoader(\n    *d,\n    (a),\n    **b,\n    # more\n)",
+        SENT,
+        '(\n    *d,\n    (a),\n    **b,\n    feed="v",\n    send="dataset",\n    # more\n)',
+    ),
     ("DataLoader(d)", {"streams": 2}, "(d, num_workers=2)"),
     ("DataLoader(d, num_workers=0)", {"streams": 2}, "(d, num_workers=2)"),
     ("DataLoader(d, num_workers=(n + 1), shuffle=s)", {"streams": 2}, "(d, num_workers=(2), shuffle=s)"),
@@ -166,6 +180,23 @@ LONG = [
         f"DataLoader(\n        d, {'b' * 70})",
         {"environment": ("args.data", "args.size")},
         f'(\n        d, {"b" * 70},\n        env={{"args.data": args.data, "args.size": args.size}})',
+    ),
+    (
+        f"DataLoader(\n        d, {'b' * 90}  # {'b' * 9}\n    )",
+        SENT,
+        f'(\n        d, {"b" * 90},  # {"b" * 9}\n        feed="v", send="dataset"\n    )',
+    ),
+    (
+        f"DataLoader(\n        d, {'b' * 90}\n    )",
+        {**SENT, "environment": ("args.much_longer", "args.data_and_more"), "inline": True},
+        f'(\n        d, {"b" * 90},\n        feed="v",\n        env={{"args.much_longer": args.much_longer, '
+        '"args.data_and_more": args.data_and_more},\n        send="dataset",\n        inline=True\n    )',
+    ),
+    (
+        "DataLoader(\n        d,\n        b,\n    )",
+        {**SENT, "environment": ("args.much_longer_than_the_other", "args.data_and_more")},
+        '(\n        d,\n        b,\n        feed="v",\n        env={\n            "args.much_longer_than_the_other": '
+        'args.much_longer_than_the_other,\n            "args.data_and_more": args.data_and_more,\n        },\n        send="dataset",\n    )',
     ),
     (f"DataLoader({'b' * 110})", {"feed": "v", "explicit": True}, f'(\n        {"b" * 110},\n        feed="v")'),
 ]
