@@ -154,8 +154,10 @@ class _Editor:
             f"script={self._quoted(program.script)}",
         ]
         for name, paths in (("modules", program.modules), ("roots", program.roots)):
-            entries = ", ".join(f"{self._quoted(module)}: {self._quoted(path)}" for module, path in paths)
-            arguments += [f"{name}={{{entries}}}"] if paths else []
+            entries = [f"{self._quoted(module)}: {self._quoted(path)}" for module, path in paths]
+            long = len(f"{self.unit}{name}={mapping(entries)},") > LIMIT
+            newline = self.grid.newline if long else ""
+            arguments += [f"{name}={mapping(entries, newline, self.unit, self.unit)}"] if paths else []
         arguments += [f"package={self._quoted(program.package)}"] if program.package else []
         return call(f"{self.name}.program", arguments, unit=self.unit, newline=self.grid.newline)
 

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import splitter
+from splitter.emit_keywords import mapping
 from splitter.ir import Builder, Fragment, Plan, Span
 from splitter.splice import LIMIT, Grid, call, quoted
 
@@ -153,9 +154,10 @@ class _Writer:
         """Where local modules are, before anything is imported from there."""
         self._import_runtime()
         self.page.gap(1)
-        entries = ", ".join(f"{quoted(name)}: {quoted(path)}" for name, path in roots)
+        entries = [f"{quoted(name)}: {quoted(path)}" for name, path in roots]
+        newline = "\n" if len(f"{INDENT}{mapping(entries)},") > LIMIT else ""
         package = [f"package={quoted(self.plan.package)}"] if self.plan.package else []
-        self.page.add(call(f"{self.runtime}.roots", [f"{{{entries}}}", *package]))
+        self.page.add(call(f"{self.runtime}.roots", [mapping(entries, newline, INDENT, INDENT), *package]))
         self.page.gap(1)
 
     def _docstring(self) -> None:

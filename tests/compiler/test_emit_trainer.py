@@ -72,6 +72,13 @@ def test_a_long_program_call_is_wrapped() -> None:
     assert text.endswith(f'splitter_runtime.program(\n    "train_worker.py",\n    digest="sha256:{"0" * 64}",\n    script="train.py",\n)\n')
 
 
+def test_many_patched_modules_have_one_line_each() -> None:
+    modules = tuple((f"package.a_long_name_{n}", f"train_split/package/a_long_name_{n}.py") for n in range(2))
+    text = edited(Script("import os\n"), ProgramCall("w.py", "d", "train.py", modules=modules))
+    entries = "".join(f'        "{module}": "{path}",\n' for module, path in modules)
+    assert text.endswith(f'    script="train.py",\n    modules={{\n{entries}    }},\n)\n')
+
+
 @pytest.mark.parametrize(
     "binding",
     ["splitter_runtime = 1", "def splitter_runtime(): pass", "import splitter_runtime", "import a as splitter_runtime"],
