@@ -90,6 +90,7 @@ sys.argv                                                        | unstable:the_c
 sys.path sys.modules sys.stdout sys.stderr sys.stdin sys.exit sys.getsizeof | pure
 sys                                                             | unknown
 subprocess multiprocessing concurrent asyncio signal            | unknown
+multiprocessing.current_process                                 | unstable:the_process -> plain
 sqlite3 lmdb h5py zarr                                          | reads opens -> object
 random                                                          | draws:random -> plain
 random.seed random.setstate random.getstate                     | reseeds -> plain
@@ -107,6 +108,8 @@ torch.cuda torch.xpu torch.mps torch.accelerator torch.backends.cuda | device
 torch.cuda.is_available torch.cuda.device_count                 | device -> plain
 torch.backends                                                  | setting
 torch.distributed                                               | unstable:the_process_group -> plain
+mpi4py horovod torch_xla ignite.distributed deepspeed.comm accelerate.PartialState accelerate.state | unstable:the_process_group -> plain
+jax.process_index jax.process_count jax.devices jax.local_devices | unstable:the_process_group -> plain
 torch.Generator                                                 | pure -> rng
 torch.device torch.Size torch.dtype torch.float32 torch.float64 torch.long torch.int64 torch.finfo torch.iinfo torch.is_tensor torch.get_default_dtype | pure -> plain
 torch.set_default_dtype torch.set_default_tensor_type torch.set_flush_denormal torch.set_num_threads torch.set_float32_matmul_precision | setting -> plain

@@ -113,6 +113,15 @@ LEFT = {
         "S306",
         "environment",
     ): "import os\nclass Env(Rows):\n    def __getitem__(self, i):\n        return os.environ['X']\nloader = DataLoader(Env())",
+    (
+        "S306",
+        "rank of another library",
+    ): """
+        from mpi4py import MPI
+        class Ranked(Rows):
+            def __getitem__(self, i):
+                return MPI.COMM_WORLD.Get_rank()
+        loader = DataLoader(Ranked())""",
     ("S301", "model in collate"): "net = nn.Linear(2, 2)\nloader = DataLoader(Rows(), collate_fn=lambda rows: net(torch.stack(rows)))",
     ("S301", "model in the dataset"): "net = nn.Linear(2, 2)\nloader = DataLoader(Rows(net))",
     (
