@@ -11,7 +11,8 @@ data, containers, standard library), `codec_types` (instances, enums, subclasses
 `codec_datasets` (pandas, Hugging Face).
 
 Kept: types, order, bits, dtypes, shapes, exact strides, which tensors share memory, which objects are one object. Classes are found by
-name among modules that are already imported (libraries of options aside), and no code of theirs runs. Not kept: `.grad` and hooks of
+name among modules that are already imported (libraries of options aside), and no code of theirs runs (`__getstate__` aside, on the
+sending side, when `pickled`). Not kept: `.grad` and hooks of
 tensors, the memory that a view does not reach, the factory of a defaultdict that isn't a plain type (refused).
 """
 
@@ -84,13 +85,15 @@ class Encoded:
             start += view.nbytes
 
 
-def encode(value: object, *, name: str = "value", limits: Limits | None = None, code: bool = False) -> Encoded:
+def encode(value: object, *, name: str = "value", limits: Limits | None = None, code: bool = False, pickled: bool = False) -> Encoded:
     """Encode a value; CodecError names the place in it that can't be sent, e.g. batch[0]["x"].
 
     With `code` it may be a whole dataset: functions and modules travel by name, random generators with their state, and parameters
-    and shared memory, which the copy would not share, are refused. `limits` are those of a batch, or of a dataset with `code`.
+    and shared memory, which the copy would not share, are refused. `limits` are those of a batch, or
+    of a dataset with `code`. With `pickled` instances arrive as they would out of pickle, through which torch's own worker processes send
+    their batches (see `codec_pickled`).
     """
-    writer = Writer(limits or (SENT_LIMITS if code else DEFAULT_LIMITS), code)
+    writer = Writer(limits or (SENT_LIMITS if code else DEFAULT_LIMITS), code, pickled)
     try:
         writer.put(value)
         return Encoded(*writer.finish())

@@ -17,6 +17,7 @@ from torch.utils import _pytree as pytree
 from . import codec_wire as wire
 from .codec_classes import HEAP_TYPE, set_state, state_of, why_not_plain
 from .codec_lists import fill
+from .codec_pickled import pickled_state
 from .codec_plain import get_factory, put_factory
 from .codec_reader import ATOMS as READ_ATOM
 from .codec_reader import NODES as READ_NODE
@@ -134,7 +135,11 @@ def _put_subclass(w: Writer, value: Any) -> None:
         w.opened.add(slot)
         _put_content(w, base, value)
         w.opened.discard(slot)
-    w.pairs(state_of(value).items(), attribute_step)
+    w.pairs(_attributes(w, value).items(), attribute_step)
+
+
+def _attributes(w: Writer, value: object) -> dict[Any, Any]:
+    return pickled_state(value) if w.pickled else state_of(value)
 
 
 def _put_content(w: Writer, base: Any, value: Any) -> None:
@@ -200,7 +205,7 @@ def _fill_content(r: Reader, base: Any, value: Any) -> None:
 def _put_instance(w: Writer, value: object) -> None:
     w.out.append(wire.INSTANCE)
     w.class_ref(type(value))
-    w.pairs(state_of(value).items(), attribute_step)
+    w.pairs(_attributes(w, value).items(), attribute_step)
 
 
 def _get_instance(r: Reader, slot: int) -> Any:

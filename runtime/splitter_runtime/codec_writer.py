@@ -96,11 +96,12 @@ class Region:
 class Writer:
     """State of one encode. `put` writes a node; families use `count`, `data`, `class_ref`, `region`."""
 
-    __slots__ = ("blobs", "classes", "code", "depth", "keep", "limits", "memo", "nodes", "opened", "out", "regions", "shared")
+    __slots__ = ("blobs", "classes", "code", "depth", "keep", "limits", "memo", "nodes", "opened", "out", "pickled", "regions", "shared")
 
-    def __init__(self, limits: wire.Limits, code: bool = False) -> None:
+    def __init__(self, limits: wire.Limits, code: bool = False, pickled: bool = False) -> None:
         self.out = bytearray()
         self.code = code  # whether functions and what holds state beside its attributes may be in the value
+        self.pickled = pickled  # whether instances are to arrive as out of pickle
         self.limits = limits
         self.memo: dict[int, int] = {}
         self.keep: list[object] = []

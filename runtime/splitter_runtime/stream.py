@@ -146,7 +146,7 @@ class ResultQueue:
             self._outlet.send(pack_value(Kind.FAULT, number, record_wrapper(data)))
         else:
             try:
-                parts = self._pack(number, encode(data, name="batch"))
+                parts = self._pack(number, encode(data, name="batch", pickled=True))  # as torch pickles them
             except CodecError as error:
                 wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
                 parts = pack_value(Kind.FAULT, number, {**record_wrapper(wrapper), "own": str(error)})
