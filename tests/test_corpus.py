@@ -80,7 +80,7 @@ def corpus(tree: Path, *args: str) -> subprocess.CompletedProcess[str]:
 def rows(tree: Path) -> dict[str, list[str]]:
     """The rows of the report's table of scripts, without the seconds."""
     text = (tree.parent / "report.md").read_text()
-    found = re.findall(r"^\| `(.*?)` \| (.*?) \| (.*?) \| (.*?) \| [0-9.]+ \|$", text, re.MULTILINE)
+    found = re.findall(r"^\| `([^|]*)` \| ([a-z ]+) \| ([^|]*) \| ([^|]*) \| [0-9.]+ \|$", text, re.MULTILINE)
     return {script: rest for script, *rest in found}
 
 
@@ -90,18 +90,37 @@ def test_a_tree(tree: Path) -> None:
     assert ended.returncode == 0, ended.stderr
     assert files_below(tree) == before
     assert rows(tree) == {
-        "call.py": ["split", "1", ""],
-        "deep/both.py": ["split", "1", "1 S302"],
-        "deep/cuda.py": ["left", "0", "1 S302"],
-        "deep/helped.py": ["split", "1", ""],
-        "guard.py": ["split", "1", ""],
-        "loop.py": ["split", "1", ""],
+        "call.py": ["split", "1 moved", ""],
+        "deep/both.py": ["split", "1 moved", "1 S302"],
+        "deep/cuda.py": ["left", "", "1 S302"],
+        "deep/helped.py": ["split", "1 moved", ""],
+        "guard.py": ["split", "1 moved", ""],
+        "loop.py": ["split", "1 moved", ""],
     }
-    assert ended.stdout == "scripts: 6 (5 split, 1 left)\nloaders: 7 (5 split, 2 left)\n  S302 2\n"
+    assert ended.stdout.startswith(
+        """\
+scripts: 6 (5 split, 1 left)
+loaders: 7 (5 moved, 0 replicated, 0 sent, 2 left)
+  S302 2
+5 of 7 torch loaders are split (71.4%)
+one script takes """
+    )
     text = (tree.parent / "report.md").read_text()
-    assert "| split | 5 | 5 |\n| S302 | 2 | 2 |\n" in text
+    assert "| moved | the dataset is built on the worker | 5 | 5 |\n" in text
+    assert "| S302 | uses a device | 2 | 2 |\n" in text
     assert "| all | 6 |\n" in text
+    assert groups(text) == [
+        ["`.`", "3", "3", "3", "0", "0", "", "0", "0"],
+        ["`deep`", "3", "4", "2", "0", "0", "2 S302", "0", "0"],
+        ["all", "6", "7", "5", "0", "0", "2 S302", "0", "0"],
+    ]
     assert [line.split()[1].rstrip(":") for line in sorted(ended.stderr.splitlines(), key=lambda line: line.split()[1])] == CHOSEN
+
+
+def groups(report: str) -> list[list[str]]:
+    """The rows of the report's table of folders, without the seconds."""
+    table = report[report.index("| folder | scripts |") :].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")][:-2] for line in table.splitlines()[2:]]
 
 
 def test_a_list_of_scripts(tree: Path) -> None:
@@ -109,10 +128,10 @@ def test_a_list_of_scripts(tree: Path) -> None:
     ended = corpus(tree, "--scripts", "list.txt")
     assert ended.returncode == 0, ended.stderr
     assert list(rows(tree).items()) == [
-        ("old.py", ["bad input", "0", ""]),
-        ("plain.py", ["no loader", "0", ""]),
-        ("loop.py", ["split", "1", ""]),
-        ("defines.py", ["split", "1", ""]),
+        ("old.py", ["bad input", "", ""]),
+        ("plain.py", ["no loader", "", ""]),
+        ("loop.py", ["split", "1 moved", ""]),
+        ("defines.py", ["split", "1 moved", ""]),
     ]
 
 
@@ -122,7 +141,8 @@ def test_a_list_of_scripts(tree: Path) -> None:
         (["--scripts", "missing.txt"], "corpus: can't read missing.txt"),
         (["--scripts", "wrong.txt"], "corpus: wrong.txt: there is no file nothing.py in"),
         (["--limit", "0"], "--limit must be above 0"),
-        (["--jobs", "0"], "--jobs at least 1"),
+        (["--jobs", "0"], "--jobs and --levels at least 1"),
+        (["--levels", "0"], "--jobs and --levels at least 1"),
     ],
 )
 def test_bad_input(tree: Path, args: list[str], said: str) -> None:
@@ -144,11 +164,52 @@ def test_slow_scripts_are_ended(tree: Path) -> None:
     (tree.parent / "list.txt").write_text("loop.py\n")
     ended = corpus(tree, "--scripts", "list.txt", "--limit", "0.001")
     assert ended.returncode == 1
-    assert ended.stdout == "scripts: 1 (1 slow)\nloaders: 0 (0 split, 0 left)\nslow: loop.py\n"
-    assert rows(tree) == {"loop.py": ["slow", "0", ""]}
+    assert ended.stdout.startswith("scripts: 1 (1 slow)\nloaders: 0 (0 moved, 0 replicated, 0 sent, 0 left)\n")
+    assert ended.stdout.endswith("\nslow: loop.py\n")
+    assert rows(tree) == {"loop.py": ["slow", "", ""]}
 
 
-# Runs the tool with another `splitter`, which does to a script what its name says.
+def pretend(tree: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> None:
+    """Run the tool with another `splitter`, whose command line is `program`."""
+    fake = tree.parent / "fake" / "splitter"
+    fake.mkdir(parents=True)
+    for name in ("ir", "read", "scopes", "diagnostics", "roots"):
+        (fake / f"{name}.py").write_bytes((ROOT / "splitter" / f"{name}.py").read_bytes())
+    (fake / "__init__.py").write_text("")
+    (fake / "__main__.py").write_text(program)
+    monkeypatch.setenv("PYTHONPATH", str(fake.parent))
+
+
+# Three loaders: one gets two datasets that are split, one gets a dataset that leaves it, one is alone.
+SEVERAL = """
+import json, sys
+from pathlib import Path
+out = Path(sys.argv[4])
+out.mkdir()
+(out / (Path(sys.argv[2]).stem + "_trainer.py")).write_text("")
+found = [(9, "sent", None), (9, "moved", None), (5, "moved", None), (7, "moved", None), (7, None, "S313")]
+print(json.dumps({"feeds": [
+    {"loader": {"line": line}, "status": "left" if code else "split", "dataset": word, "code": code} for line, word, code in found
+]}))
+"""
+
+
+def test_loaders_with_several_datasets_in_two_levels_of_folders(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(tree, monkeypatch, SEVERAL)
+    (tree.parent / "list.txt").write_text("loop.py\ndeep/both.py\ndeep/parts/feed.py\n")
+    ended = corpus(tree, "--scripts", "list.txt", "--levels", "2")
+    assert ended.returncode == 0, ended.stderr
+    assert rows(tree)["loop.py"] == ["split", "1 moved, 1 sent", "1 S313"]
+    assert groups((tree.parent / "report.md").read_text()) == [
+        ["`.`", "1", "3", "1", "0", "1", "1 S313", "0", "0"],
+        ["`deep`", "1", "3", "1", "0", "1", "1 S313", "0", "0"],
+        ["`deep/parts`", "1", "3", "1", "0", "1", "1 S313", "0", "0"],
+        ["all", "3", "9", "3", "0", "3", "3 S313", "0", "0"],
+    ]
+    assert "\n6 of 9 torch loaders are split (66.7%)\n" in ended.stdout
+
+
+# Does to a script what its name says.
 WRONG = """
 import os, sys
 from pathlib import Path
@@ -161,18 +222,12 @@ if name == "loop":
     out = Path(sys.argv[4])
     out.mkdir()
     (out / "loop_trainer.py").write_text("x = (1\\n")
-print('{"feeds": [{"status": "split", "code": null}]}')
+print('{"feeds": [{"loader": {"line": 1}, "status": "split", "dataset": "moved", "code": null}]}')
 """
 
 
 def test_faults_of_splitter(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = tree.parent / "fake" / "splitter"
-    fake.mkdir(parents=True)
-    for name in ("ir", "read", "scopes", "diagnostics"):
-        (fake / f"{name}.py").write_bytes((ROOT / "splitter" / f"{name}.py").read_bytes())
-    (fake / "__init__.py").write_text("")
-    (fake / "__main__.py").write_text(WRONG)
-    monkeypatch.setenv("PYTHONPATH", str(fake.parent))
+    pretend(tree, monkeypatch, WRONG)
     (tree.parent / "list.txt").write_text("call.py\nguard.py\nloop.py\nplain.py\n")
     ended = corpus(tree, "--scripts", "list.txt")
     assert ended.returncode == 1, ended.stderr
@@ -182,5 +237,5 @@ def test_faults_of_splitter(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "RuntimeError: a fault\n```\n" in text
     assert "## crashed: `guard.py`\n\n```\n" in text
     assert "loop_trainer.py: '(' was never closed" in text
-    assert "exit status 0 with 1 loaders split and the files []" in text
+    assert "exit status 0 with 1 feeds and the files []" in text
     assert ended.stdout.endswith("\ncrashed: call.py\ncrashed: guard.py\nnot parsing: loop.py\nnot parsing: plain.py\n")
