@@ -23,6 +23,7 @@ from splitter.ir import Diagnostic
 from splitter.kinds import SENDABLE
 from splitter.order import happens_before
 from splitter.read import ENTRY, Module
+from splitter.reading import changed_from
 from splitter.repeat import forbids
 from splitter.resolve import Definition, Library, LocalModule, Value
 from splitter.scopes import Binding, Scope, free_names
@@ -92,7 +93,10 @@ class Carrier:
         for other, mention in self.found.program.mentions(node.name):
             parent = other.names.parent_of.get(mention)
             patched = isinstance(parent, ast.Call) and mention in parent.args[:1] and self._sets(other, parent)
-            stored = isinstance(parent, ast.Attribute) and not isinstance(parent.ctx, ast.Load)
+            stored = isinstance(parent, ast.Attribute) and (
+                not isinstance(parent.ctx, ast.Load)
+                or any(id(place) not in self.carried.inside for _, place in changed_from(self.found, other, parent))
+            )
             if parent is not None and (stored or patched) and id(parent) not in self.carried.inside:
                 definition = self.found.resolver.definition(other, mention)
                 if definition is not None and definition.node is node:

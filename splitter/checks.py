@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from splitter.changes import changes_in
+from splitter import reading
 from splitter.effects import Fact
 from splitter.find import Found
 from splitter.ir import Diagnostic, Residence
@@ -127,7 +127,9 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
         for node in ast.walk(module.tree):
             if not isinstance(node, (ast.For, ast.AsyncFor)):
                 continue
-            changed = [use for name in _taken_from(node) for use in changes_in(node, name)]
+            names = [target for target in ast.walk(node.target) if isinstance(target, ast.Name)]
+            within = {id(part) for part in ast.walk(node)}
+            changed = [use for name in names for _, use in reading.changed(found, module, name) if id(use) in within]
             sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))]
             if not changed:
                 continue
@@ -135,20 +137,6 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
             itself = any(id(s) in own or (inside and is_super(found.resolver, module, s)) for s in sources)
             if itself or any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
                 yield from ((module, use) for use in changed)
-
-
-def _taken_from(loop: ast.For | ast.AsyncFor) -> set[str]:
-    """The loop's variables, and those in its body that are given something of theirs."""
-    names = {target.id for target in ast.walk(loop.target) if isinstance(target, ast.Name)}
-    before = 0
-    while before != len(names):
-        before = len(names)
-        for node in ast.walk(loop):
-            source = node.iter if isinstance(node, ast.For) else node.value if isinstance(node, ast.Assign) else None
-            if source is not None and any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(source)):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.For) else []
-                names |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
-    return names
 
 
 def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic | None:

@@ -24,7 +24,7 @@ from splitter.settings import settings
 from splitter.shared import shared_state
 from splitter.sites import Site
 from splitter.slice import Slicer
-from splitter.uses import uses
+from splitter.uses import Use, uses
 
 
 class Decider:
@@ -52,6 +52,8 @@ class Decider:
                 self._check(site)
             for candidate in self.candidates.values():
                 self._check_uses(candidate, sites)
+            for site in sites:
+                self._check_parts(site)
             self._check_settings(sites)
             pending = self._refusals(sites) != before
         for site in sites:
@@ -203,6 +205,17 @@ class Decider:
         zero = any(0 in worker_counts(s.site, self.streams) or None in worker_counts(s.site, self.streams) for s in own)
         candidate.refused = check_uses(candidate.uses, candidate.slicer, zero)
         candidate.residence = residence(candidate.uses)
+
+    def _check_parts(self, site: SitePlan) -> None:
+        """A ConcatDataset is on the worker with all of its parts, or not at all."""
+        refused = next((candidate.refused for candidate in site.candidates if candidate.refused is not None), None)
+        if refused is not None and any(self._joined(use) for candidate in site.candidates for use in candidate.uses):
+            for candidate in site.candidates:
+                candidate.refused = candidate.refused or refused
+
+    def _joined(self, use: Use) -> bool:
+        called = self.found.resolver.library(use.module, use.node.func) if isinstance(use.node, ast.Call) else None
+        return use.kind == "wrap" and (called is None or not called.endswith(("Subset", "random_split")))
 
     def _check_settings(self, sites: list[SitePlan]) -> None:
         """Library switches are the whole worker's: when one can't be carried, every loader stays."""

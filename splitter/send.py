@@ -14,6 +14,7 @@ import ast
 import sys
 from dataclasses import dataclass
 
+from splitter import reading
 from splitter.alive import FUNCTIONS, on_worker
 from splitter.carry import Refused
 from splitter.changes import changes, changes_of
@@ -170,9 +171,13 @@ def _still(found: Found, effects: Effects, origin: Origin, slicer: Slicer) -> bo
 def _unchanged(found: Found, reach: Reach, site: Site) -> bool:
     """Whether nothing that the dataset was made of is changed once the loader is there."""
     for module, name in reach.names:
-        for use in changes_of(found, module, name):
-            if not happens_before(found.resolver, module, use, site.module, site.call):
-                return False
+        parent = module.names.parent_of[name]
+        if isinstance(parent, ast.Attribute):
+            places = reading.changed_at(found, module, parent)
+        else:
+            places = [*reading.changed(found, module, name), *((module, use) for use in changes_of(found, module, name))]
+        if not all(happens_before(found.resolver, other, use, site.module, site.call) for other, use in places):
+            return False
     return not any(
         changes(module, node) and not happens_before(found.resolver, module, node, site.module, site.call)
         for attribute in reach.attributes

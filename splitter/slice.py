@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 
+from splitter import reading
 from splitter.carry import Carried, Carrier, Phase, Refused, frame_scope, late
 from splitter.changes import changes_of
 from splitter.effects import Effects
@@ -192,6 +193,11 @@ class Slicer:
             if not isinstance(stmt, ast.stmt) or any(child is self.at for child in ast.walk(stmt)):
                 return None
             wanted[id(stmt)] = stmt
+        copied = {id(node) for stmt in wanted.values() for node in ast.walk(stmt)}
+        for other, use in reading.changed(self.found, module, name, self.carried.inside) if scope.kind != "module" or wanted else ():
+            after = other is module and frame_scope(module, use) is here and position(use) > position(self.at)
+            if id(use) not in copied and not after:
+                return None  # something changes it in a way that copying these statements would not repeat
         for stmt in wanted.values():
             if self.carrier.forbids(module, stmt, allow=name.id) is not None or _jumps(stmt):
                 return None
@@ -322,11 +328,15 @@ class Slicer:
         """The object stays with the dataset: the trainer must not change it any more."""
         if kinds == {"plain"} and not self._container(module, name):
             return
-        for use in changes_of(self.found, module, name):
-            if id(use) in self.carried.inside or happens_before(self.found.resolver, module, use, module, self.at):
+        if "rng" in kinds:
+            places: list[tuple[Module, ast.AST]] = [(module, use) for use in changes_of(self.found, module, name)]
+        else:
+            places = reading.changed(self.found, module, name, self.carried.inside)
+        for other, use in places:
+            if id(use) in self.carried.inside or happens_before(self.found.resolver, other, use, module, self.at):
                 continue
-            statement = module.names.statement(use)
-            raise Refused(Diagnostic("S304", module.span(use), (("what", f"`{module.text(statement)}`"),)))
+            statement = other.names.statement(use)
+            raise Refused(Diagnostic("S304", other.span(use), (("what", f"`{other.text(statement)}`"),)))
 
     def _container(self, module: Module, name: ast.Name) -> bool:
         scope = module.names.scope_of[name].lookup(name.id)

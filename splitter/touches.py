@@ -13,11 +13,11 @@ from __future__ import annotations
 import ast
 from typing import Literal
 
-from splitter.changes import changes, changes_of, loads, passed
 from splitter.find import Found
 from splitter.kinds import SENDABLE
 from splitter.knowledge import MUTATORS, PLAIN_METHODS, TENSOR_METHODS
 from splitter.read import Module
+from splitter.reading import changed_from
 from splitter.resolve import Definition
 
 UseKind = Literal["loader", "length", "index", "iterate", "read", "call", "write", "wrap", "sampler", "object", "change", "handed"]
@@ -29,17 +29,7 @@ BUILTINS = frozenset(f"builtins.{name}" for name in ("setattr", "delattr", "geta
 
 def sample(found: Found, module: Module, row: ast.Subscript) -> UseKind:
     """`data[i]`: a sample that is only looked at, or one that is changed in place."""
-    if not isinstance(row.ctx, ast.Load):
-        return "change"
-    parent = module.names.parent_of[row]
-    if not isinstance(parent, ast.Assign):
-        return "change" if changes(module, row) else "index"
-    for name in (name for target in parent.targets for name in ast.walk(target) if isinstance(name, ast.Name)):
-        scope = module.names.scope_of[name].lookup(name.id)
-        added = scope is not None and any(binding.kind == "augment" for binding in scope.bindings[name.id])
-        if added or any(True for _ in changes_of(found, module, name)):
-            return "change"
-    return "index"
+    return "index" if isinstance(row.ctx, ast.Load) and not changed_from(found, module, row) else "change"
 
 
 def builtin(found: Found, module: Module, call: ast.Call, name: str) -> UseKind:
@@ -66,20 +56,15 @@ def attribute(found: Found, module: Module, node: ast.Attribute, made: Definitio
         return _written(found, module, parent), node
     if isinstance(parent, ast.Call) and parent.func is node:
         return _called(found, module, parent), parent
+    if changed_from(found, module, node):
+        return "change", node
     kind = _member_kind(found, module, node, made)
     end: ast.AST = node
     while isinstance(up := module.names.parent_of[end], (ast.Attribute, ast.Subscript)) and up.value is end:
         end = up
     if end is not node:
         return _through(module, end, kind), end
-    if passed(found, module, node):
-        return "change", parent
-    if kind not in SENDABLE:
-        return "object", node
-    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-    if isinstance(target, ast.Name) and any(changes(module, use) for use in loads(module, target)):
-        return "change", parent
-    return "read", node
+    return "read" if kind in SENDABLE else "object", node
 
 
 def _through(module: Module, end: ast.AST, kind: str) -> UseKind:
@@ -106,6 +91,8 @@ def _called(found: Found, module: Module, call: ast.Call) -> UseKind:
         return "change"
     result = found.kinds.of(module, call)
     used = not isinstance(module.names.parent_of[call], ast.Expr)
+    if used and changed_from(found, module, call):
+        return "change"
     return "object" if used and result not in SENDABLE and result != "unknown" else "call"
 
 
