@@ -29,6 +29,7 @@ from splitter.resolve import Definition, Library, LocalModule, Value
 from splitter.scopes import Binding, Scope, free_names
 from splitter.writers import Writers
 
+CACHES = frozenset({"functools.lru_cache", "functools.cache", "functools.cached_property"})
 Phase = Literal["build", "batch"]
 
 
@@ -86,7 +87,15 @@ class Carrier:
         else:
             self._at_import(module, [*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)])
             self.code(module, node, phase)
+            self._cached(module, node, phase)
         self.carried.quiet = before
+
+    def _cached(self, module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef, phase: Phase) -> None:
+        """A function that remembers its results keeps state in itself, when a result isn't the same every time."""
+        decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
+        if any(self.found.resolver.library(module, decorator) in CACHES for decorator in decorators):
+            if any(fact.effect in ("draws", "unstable", "opens", "unknown") for fact in self.effects.of(module, node)):
+                self.carried.facts.append((phase, Fact("writes-global", node.name, module, node)))
 
     def _unpatched(self, module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         """Refuse when the script stores attributes on a class or function that it shares with the worker: Photos.size = 64."""

@@ -129,14 +129,20 @@ def batch_changes(found: Found, site: Site) -> Iterator[tuple[Module, ast.AST]]:
                 continue
             names = [target for target in ast.walk(node.target) if isinstance(target, ast.Name)]
             within = {id(part) for part in ast.walk(node)}
-            changed = [use for name in names for _, use in reading.changed(found, module, name) if id(use) in within]
+            here = module.names.scope_of[node].function()
+            changed = [
+                (place, use)
+                for name in names
+                for place, use in reading.changed(found, module, name)
+                if id(use) in within or place is not module or module.names.scope_of[use].function() is not here
+            ]
             sources = [part for part in ast.walk(node.iter) if isinstance(part, (ast.Name, ast.Attribute, ast.Subscript, ast.Call))]
             if not changed:
                 continue
             inside = any(id(up) in site.classdefs for up in module.names.ancestors(node))  # `for x in super().__iter__()` of a subclass
             itself = any(id(s) in own or (inside and is_super(found.resolver, module, s)) for s in sources)
             if itself or any(s is site for source in sources for s in tracer.loader_sites(module, source, frozenset())):
-                yield from ((module, use) for use in changed)
+                yield from changed
 
 
 def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic | None:
@@ -148,7 +154,7 @@ def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic 
     if not needs:
         return None
     changing = [use for use in uses if use.kind in ("call", "write")]
-    state = zero and any(
+    state = any(
         fact.effect in ("writes-self", "writes-global", "in-place") and phase == "batch" for phase, fact in slicer.carried.facts
     )
     if changing or state:

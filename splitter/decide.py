@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
+from dataclasses import replace
 
 from splitter.candidates import GENERIC, Candidate, SitePlan, best, stem, unused, variable
 from splitter.carry import Refused
@@ -19,6 +20,7 @@ from splitter.find import Found
 from splitter.fragments import shared_line
 from splitter.ir import Diagnostic
 from splitter.origins import Origin
+from splitter.resolve import Definition
 from splitter.send import OPEN, Sent, sent
 from splitter.settings import settings
 from splitter.shared import shared_state
@@ -191,7 +193,8 @@ class Decider:
         for site in sites:
             moved |= site.loader.carried.inside if site.loader else set()
         moved -= {id(candidate.origin.expr)}
-        candidate.uses = tuple(uses(self.found, candidate.origin.module, candidate.origin.expr, frozenset(moved)))
+        found = uses(self.found, candidate.origin.module, candidate.origin.expr, frozenset(moved))
+        candidate.uses = tuple(replace(use, kind="object") if self._in_dataset(use) else use for use in found)
         own = [s for s in sites if candidate in s.candidates]
         left = next((s for s in own if s.refused is not None), None)
         if left is not None:
@@ -205,6 +208,11 @@ class Decider:
         zero = any(0 in worker_counts(s.site, self.streams) or None in worker_counts(s.site, self.streams) for s in own)
         candidate.refused = check_uses(candidate.uses, candidate.slicer, zero)
         candidate.residence = residence(candidate.uses)
+
+    def _in_dataset(self, use: Use) -> bool:
+        """Code of a dataset that stays: torch may run it in processes of its own, where a handle is of no use."""
+        owner = next((up for up in use.module.names.ancestors(use.node) if isinstance(up, ast.ClassDef)), None)
+        return owner is not None and self.found.kinds.class_kind(Definition(use.module, owner)) == "dataset"
 
     def _check_parts(self, site: SitePlan) -> None:
         """A ConcatDataset is on the worker with all of its parts, or not at all."""

@@ -286,6 +286,8 @@ class _Walk:
         elif site is not None or not self._parameters(module, call, expr, what, ()):
             if what == "dataset":
                 self.add("object", module, call)
+            elif name == "copy.deepcopy":
+                self.add("change", module, call)
 
     def _site(self, module: Module, call: ast.Call, site: Site) -> None:
         self.add("loader", module, call, site)
