@@ -15,7 +15,7 @@ from .codec_objects import add_maker, object_writer
 from .codec_reader import Reader, damaged
 from .codec_writer import FAMILIES, Put, Refusal
 
-_TABLE, _DATASET, _FEATURES, _SCHEMA, _TOKENIZER, _TOKEN = range(40, 46)
+_TABLE, _DATASET, _FEATURES, _SCHEMA, _TOKENIZER, _TOKEN, _ENCODING = range(40, 47)
 _LARGEST = 4 << 30  # bytes of a table, which is in memory several times while it is sent
 _INFO = ("description", "citation", "homepage", "license")
 _OWN = ("_info", "_split", "_indexes", "_data", "_indices", "_fingerprint")
@@ -105,12 +105,27 @@ def _token(r: Reader, parts: list[Any]) -> Any:
     return r.library("tokenizers").AddedToken(content, **dict(zip(_TOKEN_FLAGS, flags, strict=True)))
 
 
+def _encoding(r: Reader, parts: list[Any]) -> Any:
+    """What a fast tokenizer has made of one text; it travels in batches too, as the text in its pickle."""
+    (state,) = parts
+    if type(state) is not bytes:
+        raise damaged("an encoding without its text")
+    made = r.library("tokenizers").Encoding()
+    try:
+        made.__setstate__(state)
+    except Exception as error:  # the library raises nothing more special
+        raise damaged(f"an encoding that is none: {error}") from error
+    return made
+
+
 def _tokenizer_family(cls: type) -> tuple[Put, bool] | None:
     library = sys.modules.get("tokenizers")
     if cls is getattr(library, "Tokenizer", None):
         return object_writer(_TOKENIZER, lambda v: (v.to_str(),)), False
     if cls is getattr(library, "AddedToken", None):
         return object_writer(_TOKEN, lambda v: (v.content, *(getattr(v, name) for name in _TOKEN_FLAGS))), False
+    if cls is getattr(library, "Encoding", None):
+        return object_writer(_ENCODING, lambda v: (v.__getstate__(),), plain=True), False
     return None
 
 
@@ -131,6 +146,7 @@ def _dataset_family(cls: type) -> tuple[Put, bool] | None:
 
 add_maker(_TOKENIZER, _tokenizer)
 add_maker(_TOKEN, _token)
+add_maker(_ENCODING, _encoding, plain=True)
 add_maker(_TABLE, lambda r, parts: _table(r, *parts))
 add_maker(_DATASET, _dataset)
 add_maker(_FEATURES, _features)

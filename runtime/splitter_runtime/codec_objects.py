@@ -27,14 +27,15 @@ from .codec_writer import Put, Refusal, Writer, type_name
 from .errors import CodecError
 
 _MAKE: dict[int, Callable[[Reader, list[Any]], Any]] = {}
+_PLAIN: set[int] = set()  # rows that may be in every value: they hold data only
 _np_random: Any = np.random
 
 
-def object_writer(number: int, take: Callable[[Any], tuple[Any, ...]], steps: tuple[str, ...] = ()) -> Put:
-    """The writer of a row; `steps` are how errors call the parts."""
+def object_writer(number: int, take: Callable[[Any], tuple[Any, ...]], steps: tuple[str, ...] = (), plain: bool = False) -> Put:
+    """The writer of a row; `steps` are how errors call the parts. One that is `plain` may be in values without code."""
 
     def put(w: Writer, value: Any) -> None:
-        if not w.code:
+        if not w.code and not plain:
             raise Refusal("R101", type=type_name(type(value)))
         slot = len(w.memo) - 1
         parts = take(value)
@@ -55,17 +56,20 @@ def object_writer(number: int, take: Callable[[Any], tuple[Any, ...]], steps: tu
     return put
 
 
-def add_maker(number: int, make: Callable[[Reader, list[Any]], Any]) -> None:
+def add_maker(number: int, make: Callable[[Reader, list[Any]], Any], plain: bool = False) -> None:
     """How the object of a row is made of its parts, which may be anything: it raises on what doesn't fit."""
     if number in _MAKE:
         raise ValueError(f"two rows with number {number}")
     _MAKE[number] = make
+    if plain:
+        _PLAIN.add(number)
 
 
 def _get_object(r: Reader, slot: int) -> Any:
-    r.need_code()
     number = r.buf[r.pos]
     r.pos += 1
+    if number not in _PLAIN:
+        r.need_code()
     return _MAKE[number](r, r.items())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,23 @@ def test_tokenizers_arrive() -> None:
     arrived = sent(collator)
     texts = [collator.tokenizer("a b"), collator.tokenizer("b")]
     assert arrived(texts)["input_ids"].tolist() == collator(texts)["input_ids"].tolist() == [[2, 3], [3, 1]]
+
+
+def test_batches_of_tokenizers_arrive_as_out_of_pickle() -> None:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = Tokenizer(models.WordLevel({"[UNK]": 0, "[PAD]": 1, "a": 2, "b": 3}, unk_token="[UNK]"))
+    words.pre_tokenizer = pre_tokenizers.Whitespace()
+    batch = PreTrainedTokenizerFast(tokenizer_object=words, pad_token="[PAD]", unk_token="[UNK]")(["a b", "b"], padding=True)
+    for pickled in (True, False):
+        encoded = encode(batch, pickled=pickled)
+        payload = bytearray(encoded.nbytes)
+        encoded.copy_into(payload)
+        arrived: Any = decode(encoded.header, payload)
+        expected = pickle.loads(pickle.dumps(batch)) if pickled else batch
+        assert vars(arrived).keys() == vars(expected).keys()
+        assert (arrived.data, arrived.tokens(0), arrived.word_ids(0)) == (batch.data, ["a", "b"], [0, 1])
 
 
 def test_options_arrive() -> None:

@@ -10,6 +10,14 @@ def scale(batch):
     return {"x": [torch.tensor(x) * 2 + torch.rand(1) for x in batch["x"]], "y": batch["y"]}
 
 
+class Texts:
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def __call__(self, texts):
+        return self.tokenizer(texts, padding=True, return_tensors="pt")
+
+
 def main():
     workers = int(sys.argv[1])
     torch.manual_seed(3)
@@ -23,6 +31,7 @@ def main():
     collator = DataCollatorWithPadding(tokenizer=tokenizer)
     train_loader = DataLoader(tokenized["train"], batch_size=8, shuffle=True, collate_fn=collator, num_workers=workers)
     val_loader = DataLoader(tokenized["validation"], batch_size=8, collate_fn=DataCollatorWithPadding(tokenizer), num_workers=workers)
+    texts_loader = DataLoader(list(raw["train"]["sentence1"]), batch_size=8, collate_fn=Texts(tokenizer), num_workers=workers)
     table = Dataset.from_dict({"x": [[i / 7, i / 3] for i in range(30)], "y": list(range(30))})
     table = table.filter(lambda row: row["y"] % 3 != 0).train_test_split(test_size=0.3, seed=1)
     plain = table["train"].with_format("torch")
@@ -32,7 +41,13 @@ def main():
     for _epoch in range(2):
         for name, loader in (("train", train_loader), ("val", val_loader), ("plain", plain_loader), ("moved", moved_loader)):
             for batch in loader:
-                print(name, {key: (tuple(value.shape), float(value.double().sum())) for key, value in batch.items()})
+                print(
+                    name,
+                    sorted(getattr(batch, "__dict__", ())),
+                    {key: (tuple(value.shape), float(value.double().sum())) for key, value in batch.items()},
+                )
+        for batch in texts_loader:
+            print(sorted(vars(batch)), batch.tokens(1), batch.input_ids.sum().item())
 
 
 if __name__ == "__main__":
