@@ -248,7 +248,7 @@ class Carrier:
             return
         writers = list(self.writers.of(module, name.id))
         makers = self._makers(module, name.id, bindings, writers)
-        if makers is not None and all(self.forbids(module, stmt, allow=name.id) is None for stmt in makers):
+        if makers is not None and all(self._may_make(module, stmt, name.id) for stmt in makers):
             if self._carry_makers(module, name, bindings, makers):
                 return
         self.settled(name.id, [*((module, b.node) for b in bindings), *writers])
@@ -262,6 +262,11 @@ class Carrier:
         if reason is not None and reason.code in ("S305", "S316") and kinds & {"model", "parameter"}:
             reason = None  # what the value is says more than how it was made
         raise Refused(reason or self.not_plain(module, name, kinds))
+
+    def _may_make(self, module: Module, stmt: ast.stmt, name: str) -> bool:
+        """Whether the worker may make a global, too; what a local module makes when it is imported is judged by `local_module`."""
+        reason = self.forbids(module, stmt, allow=name)
+        return reason is None or (module.name != ENTRY and reason.code == "S305")
 
     def _carry_makers(self, module: Module, name: ast.Name, bindings: list[Binding], makers: list[ast.stmt]) -> bool:
         """Carry the statements that make a global; False (and nothing carried) when they need what the trainer sends."""

@@ -19,7 +19,7 @@ from splitter.effects import Effects, Fact
 from splitter.flow import blocks
 from splitter.knowledge import MUTATORS, known, row
 from splitter.read import Module, Program, names_in
-from splitter.resolve import Definition, Library, Target, Value
+from splitter.resolve import Definition, Library, Target, Value, default
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -92,10 +92,25 @@ class _Importing:
     def _head(self, module: Module, stmt: ast.stmt) -> bool:
         """What a compound statement computes before its blocks."""
         if isinstance(stmt, ast.If):
-            return self._quiet(module, stmt.test) and not any(fact.effect == "unstable" for fact in self._facts(module, stmt.test))
+            asks = any(fact.effect == "unstable" for fact in self._facts(module, stmt.test))
+            return self._quiet(module, stmt.test) and (not asks or self._marked(module, stmt))
         if isinstance(stmt, ast.With):
             return all(self._entered(module, item.context_expr) for item in stmt.items)
         return self._quiet(module, stmt.iter) if isinstance(stmt, ast.For) else True
+
+    def _marked(self, module: Module, stmt: ast.If) -> bool:
+        """An `if` on the environment that only sets names, each to a value of the environment in one of its branches.
+
+        Moved code that reads such a name is refused for that value, then.
+        """
+        assigned: dict[str, bool] = {}
+        for part in [part for block in blocks(stmt) for part in block]:
+            target = part.targets[0] if isinstance(part, ast.Assign) and len(part.targets) == 1 else None
+            if not isinstance(part, ast.Assign) or not isinstance(target, ast.Name):
+                return False
+            unstable = any(fact.effect == "unstable" for fact in self._facts(module, part.value))
+            assigned[target.id] = assigned.get(target.id, False) or unstable
+        return all(assigned.values())
 
     def _entered(self, module: Module, expr: ast.expr) -> bool:
         name = self.resolver.library(module, expr.func) if isinstance(expr, ast.Call) else None
@@ -197,24 +212,27 @@ class _Importing:
         if name.startswith("logging.") and ("FileHandler" in name or any(keyword.arg == "filename" for keyword in call.keywords)):
             return False
         method = self._method(module, call.func)
-        return all(self._called(target) for target in (*self.resolver.targets(module, call.func), *([method] if method else [])))
+        return all(self._called(target, call) for target in (*self.resolver.targets(module, call.func), *([method] if method else [])))
 
     def _decorated(self, module: Module, stmt: Function | ast.ClassDef) -> bool:
         """The decorators that are called without parentheses of their own."""
         bare = [decorator for decorator in stmt.decorator_list if not isinstance(decorator, ast.Call)]
         return all(self._called(target) for decorator in bare for target in self.resolver.targets(module, decorator))
 
-    def _called(self, target: Target) -> bool:
-        """The body of a function or constructor of the program."""
+    def _called(self, target: Target, call: ast.Call | None = None) -> bool:
+        """The body of a function or constructor of the program, but for what it does with arguments that the call leaves out."""
         if not isinstance(target, Definition):
             return True
         if isinstance(target.node, ast.ClassDef):
             init = self.resolver.method(target, "__init__")
-            return init is None or self._called(init)
+            return init is None or self._called(init, call)
         if id(target.node) in self.seen:
             return True
-        self.seen.add(id(target.node))
-        return all(self._runs(target.module, stmt) for stmt in target.node.body)
+        bare = call is not None and not call.args and not call.keywords
+        if not bare:
+            self.seen.add(id(target.node))
+        body = [stmt for stmt in target.node.body if not (bare and _needs_argument(target.node, stmt))]
+        return all(self._runs(target.module, stmt) for stmt in body)
 
     def _runs(self, module: Module, stmt: ast.stmt) -> bool:
         """A statement inside a function: no less quiet than at the top, whatever is below it."""
@@ -224,6 +242,15 @@ class _Importing:
             if isinstance(node, (ast.While, ast.Await, ast.Yield, ast.YieldFrom)):
                 return False
         return self._quiet(module, stmt, whole=True)
+
+
+def _needs_argument(function: Function, stmt: ast.stmt) -> bool:
+    """`if path is not None: ...` where path is None unless it is given."""
+    match stmt:
+        case ast.If(test=ast.Compare(left=ast.Name(id=name), ops=[ast.IsNot()], comparators=[ast.Constant(value=None)]), orelse=[]):
+            value = default(function, name)
+            return isinstance(value, ast.Constant) and value.value is None
+    return False
 
 
 def _on_device(call: ast.Call) -> bool:

@@ -44,6 +44,7 @@ default_convert pin_memory
 """.split()
 )
 PLAIN_RESULTS = PLAIN_METHODS - {"get", "values", "items", "copy", "pop"}
+TEXT_METHODS = frozenset("strip lstrip rstrip lower upper startswith endswith splitlines encode format title isdigit".split())
 MOST = 400
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -293,8 +294,22 @@ def _told(call: ast.Call) -> bool:
     )
 
 
+def _text(found: Found, module: Module, name: ast.Name) -> bool:
+    """Whether a variable is used as a path or another text somewhere: then nothing can change it."""
+    for use in loads(module, name):
+        parent = module.names.parent_of[use]
+        if isinstance(parent, ast.Call) and use in parent.args:
+            if (found.resolver.library(module, parent.func) or "").startswith(("os.path.", "pathlib.", "builtins.open")):
+                return True
+        if isinstance(parent, ast.Attribute) and parent.attr in TEXT_METHODS and isinstance(module.names.parent_of[parent], ast.Call):
+            return True
+    return False
+
+
 def changed(found: Found, module: Module, name: ast.Name, inside: Iterable[int] = ()) -> list[Place]:
     """The places that may change the object that a variable names; `inside` is code that is moved."""
+    if _text(found, module, name):
+        return []
     follower = _Follower(found, frozenset(inside))
     follower.name(module, name)
     return follower.changes
