@@ -24,6 +24,8 @@ from splitter.verify_batches import Event, first_difference
 
 SEED = 20240229  # of both programs, for scripts that do not seed: any two runs of them would differ
 _WAIT_S = 10  # for a program to end after it is asked to
+# Says that a program was in the way of the one beside it: a folder named after the second, a port that is written in the script.
+_CLASH = re.compile(r"File exists|Address already in use|EADDRINUSE", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ def compare_endings(script: Ending, split: Ending) -> str | None:
 # parts of a line that tell how long something took
 _UNIT = r"(s|ms|us|µs|ns|secs?|seconds?|mins?|minutes?|h|hours?)\b"
 _CLOCKS = (
-    re.compile(r"\b\d+(:\d\d){1,2}(\.\d+)?\b"),  # 0:01:23
+    re.compile(r"\b\d+(:\d\d){1,2}([.,]\d+)?\b"),  # 0:01:23, 12:00:00,123
     re.compile(rf"\d[\d.,]*(e[+-]?\d+)?\s*([a-z]+\s*(/\s*|per\s+))?{_UNIT}", re.IGNORECASE),  # 3.2 s, 120 img/s
     re.compile(r"\b(time|elapsed|took|eta|duration|speed|throughput|data)\b[^\w,;]{0,6}\d[\d.,]*", re.IGNORECASE),  # Time 0.2
     re.compile(r"<time>\s*\(\s*(\d[\d.]*|<time>)\s*\)"),  # and its average in brackets
@@ -188,28 +190,34 @@ def verify(
 
     With `package` the script runs as `python -m package.script` does, from the folder that holds the package.
     The first `batches` batches of the first `epochs` epochs of every loader are compared; `workers` is SPLITTER_WORKERS for the split.
-    Both run in the current folder with the same seed of hashes. A program that doesn't start shows up as a difference.
+    Both run in the current folder with the same seed of hashes. One that fails because the other was in its way (a port, a new folder)
+    runs once more, alone. A program that doesn't start shows up as a difference.
     """
     environment = {**os.environ}
     environment.setdefault("PYTHONHASHSEED", "0")  # else any two runs differ in the order of sets
     alone = {name: value for name, value in environment.items() if name != "SPLITTER_WORKERS"}
     spread = environment if workers is None else {**environment, "SPLITTER_WORKERS": workers}
+    programs = {"script": (script, alone), "split": (trainer, spread)}
     with tempfile.TemporaryDirectory(prefix="splitter-verify-") as name:
-        folder = Path(name)
-        with contextlib.ExitStack() as stack:
-            running = []
-            for side, program, variables in (("script", script, alone), ("split", trainer, spread)):
-                command = [python, "-m", "splitter_runtime.record", "--out", str(folder / f"{side}.jsonl")]
-                command += ["--batches", str(batches), "--epochs", str(epochs), "--parent", str(os.getpid())]
-                command += ["--seed", str(SEED)]
-                command += ["--package", package] if package and program is script else []
-                command += [str(program), *args]
-                running.append(stack.enter_context(started(command, variables, folder / side)))
-            statuses = [process.wait() for process in running]
-        script_recording, split_recording = (
-            read_recording(folder, side, status) for side, status in zip(("script", "split"), statuses, strict=True)
-        )
-    return compare(script_recording, split_recording)
+
+        def command(side: str, files: Path) -> list[str]:
+            program = programs[side][0]
+            asked = ["--batches", str(batches), "--epochs", str(epochs), "--parent", str(os.getpid()), "--seed", str(SEED)]
+            asked += ["--package", package] if package and program is script else []
+            return [python, "-m", "splitter_runtime.record", "--out", f"{files}.jsonl", *asked, str(program), *args]
+
+        def run(folder: Path, *sides: str) -> dict[str, Recording]:
+            folder.mkdir()
+            with contextlib.ExitStack() as stack:
+                running = [stack.enter_context(started(command(side, folder / side), programs[side][1], folder / side)) for side in sides]
+                statuses = [process.wait() for process in running]
+            return {side: read_recording(folder, side, status) for side, status in zip(sides, statuses, strict=True)}
+
+        found = run(Path(name, "together"), *programs)
+        clashed = [side for side in programs if _CLASH.search(found[side].ending.failure)]
+        if len(clashed) == 1:
+            found |= run(Path(name, "alone"), *clashed)
+    return compare(found["script"], found["split"])
 
 
 @contextlib.contextmanager

@@ -86,6 +86,15 @@ def test_a_program_is_identical_to_itself(folder: Path) -> None:
     assert not [child for child in psutil.Process().children(recursive=True) if "record" in " ".join(child.cmdline())]
 
 
+def test_a_program_that_was_in_the_way_of_the_other_runs_once_more(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second that comes finds the folder of the first, and takes it away; the third has a free place."""
+    turn = "try:\n    os.mkdir('turn')\nexcept FileExistsError:\n    os.rmdir('turn')\n    raise\n"
+    other = edited(folder, ("import random", "import os\nimport random"), ("\n\nclass", f"\n{turn}\n\nclass"))
+    monkeypatch.chdir(folder)
+    report = verify(other, other, (), batches=2, epochs=1, workers=None, python=sys.executable)
+    assert report.identical, str(report)
+
+
 def test_only_the_batches_asked_for_are_compared(folder: Path) -> None:
     report = run(folder, folder / "train.py", batches=2, epochs=1)
     assert [(loader.epochs, loader.batches) for loader in report.loaders] == [(1, 2), (1, 2)]
@@ -375,6 +384,7 @@ CLOCKS = [
         "Epoch: [0][ 1/10]\t<time>\t<time>\tLoss 6.9e+00 (7.0)",
     ),
     ("done in 0:01:23.5, 1,234.5 images/s", "done in <time>, <time>"),
+    ("2024-02-29 12:00:03,947 [MainThread] INFO", "2024-02-29 <time> [MainThread] INFO"),
     ("12.5 ms per step", "<time> per step"),
     ("loss 0.25 accuracy 97.5% of 360 samples", "loss 0.25 accuracy 97.5% of 360 samples"),
 ]
