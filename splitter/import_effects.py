@@ -142,6 +142,8 @@ class _Importing:
         if any(isinstance(target, Definition) for target in (*targets, *made)):
             return True  # its body is looked at with all calls, and the functions in it
         name = self._library(module, call.func)
+        if name is not None and name.startswith("builtins.") and row(name).effects == {"pure"} and name.count(".") == 1:
+            return True
         if name is not None and not (isinstance(call.func, ast.Attribute) and name.startswith(CONTAINERS)):
             switch = name.startswith(SWITCHES) and name.rpartition(".")[2] not in SAYS
             return (switch or "setting" in row(name).effects) and not _on_device(call)

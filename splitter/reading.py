@@ -206,7 +206,7 @@ class _Follower:
             self.use(module, above)
         elif name in MUTATORS or name.endswith("_") or name.startswith("__") or _told(above) or self._for_effect(module, above, attribute):
             self.changes.append((module, attribute.value))
-        elif name not in FRESH and name not in PLAIN_RESULTS:
+        elif name not in FRESH and name not in PLAIN_RESULTS and not name.startswith("new_"):
             self.use(module, above)
 
     def _for_effect(self, module: Module, call: ast.Call, method: ast.Attribute) -> bool:
