@@ -91,6 +91,10 @@ CODES: dict[str, tuple[str, str]] = {
         "a set of {size} items would be iterated in another order here than in the process that sent it",
         "Sort what the dataset iterates over, or keep a list.",
     ),
+    "R119": (
+        "{name}, which the value received needs, can't be imported here: {why}",
+        "Install the package on the worker's host in the version that the trainer has.",
+    ),
     "R201": ("worker and trainer differ: {difference}", "Install the same versions, or set SPLITTER_ALLOW_SKEW=1."),
     "R301": ("the worker {worker} refused the token", "Give worker and trainer the same token."),
     "R401": ("worker {worker} was lost: {why}", "Look at the worker's log for the reason, then start again."),

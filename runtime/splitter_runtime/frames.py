@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .codec import DEFAULT_LIMITS, Encoded, Limits, decode, encode, payload_size
+from .codec import DEFAULT_LIMITS, Accept, Encoded, Limits, decode, encode, payload_size
 from .errors import CodecError
 
 PREFIX = struct.Struct("<2sBBIQQ")
@@ -64,7 +64,11 @@ class Frame:
     @property
     def value(self) -> Any:
         """The value that the frame carries, None for none. CodecError when it is damaged."""
-        return decode(self.header, self.payload) if self.header else None  # type: ignore[arg-type]
+        return self.read()
+
+    def read(self, accept: Accept | None = None) -> Any:
+        """The same, and `accept` is asked about each class in it."""
+        return decode(self.header, self.payload, accept=accept) if self.header else None  # type: ignore[arg-type]
 
 
 def pack(kind: Kind, number: int = 0, encoded: Encoded | None = None) -> list[Buffer]:

@@ -21,6 +21,7 @@ from torch._utils import ExceptionWrapper
 from torch.utils.data import _utils
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration, _worker_loop
 
+from .accepting import from_trainer
 from .builders import Loader
 from .codec import Encoded, encode
 from .errors import CodecError
@@ -90,9 +91,9 @@ def redirect(outlet: Outlet, consoles: tuple[Console, Console]) -> tuple[_Output
 class IndexQueue:
     """What torch's loop takes for its index queue, and for the event that says that the iterator is going away."""
 
-    def __init__(self, source: socket.socket, lender: Lender) -> None:
-        self._source = source
-        self._lender = lender
+    def __init__(self, source: socket.socket, lender: Lender, results: ResultQueue) -> None:
+        """`results` gets the orders that can't be read."""
+        self._source, self._lender, self._results = source, lender, results
         self._assembler = Assembler()
         self._waiting: deque[Any] = deque()
         self._done = False
@@ -117,7 +118,10 @@ class IndexQueue:
             os._exit(0)  # the trainer is gone, or doesn't want this stream any more
         for frame in self._assembler.feed(chunk):
             if frame.kind is Kind.INDEX:
-                self._waiting.append((frame.number, frame.value))
+                try:
+                    self._waiting.append((frame.number, frame.read(from_trainer)))
+                except CodecError as error:
+                    self._results.refuse(frame.number, error)
             elif frame.kind is Kind.TAKEN:
                 self._lender.taken(frame.number)
             elif frame.kind is Kind.RESUME:
@@ -148,9 +152,14 @@ class ResultQueue:
             try:
                 parts = self._pack(number, encode(data, name="batch", pickled=True))  # as torch pickles them
             except CodecError as error:
-                wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
-                parts = pack_value(Kind.FAULT, number, {**record_wrapper(wrapper), "own": str(error)})
-            self._outlet.send(parts)
+                self.refuse(number, error)
+            else:
+                self._outlet.send(parts)
+
+    def refuse(self, number: int, error: CodecError) -> None:
+        """Send an error that is being handled, in the place of a result."""
+        wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
+        self._outlet.send(pack_value(Kind.FAULT, number, {**record_wrapper(wrapper), "own": str(error)}))
 
     def _pack(self, number: int, encoded: Encoded) -> list[Buffer]:
         if self._lender is not None and encoded.nbytes >= SMALLEST:
@@ -196,14 +205,15 @@ def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> N
     write_all(output, [os.getpid().to_bytes(4, "little")])
     redirect(outlet, order.consoles)
     lender = Lender()
-    orders = IndexQueue(source, lender)
+    results = ResultQueue(outlet, order.loop["worker_id"], lender if order.nearby else None)
+    orders = IndexQueue(source, lender, results)
     default = _utils.collate.default_collate if order.loop["auto_collation"] else _utils.collate.default_convert
     given = {
         **order.loop,
         "dataset": dataset,
         "dataset_holder": [dataset],  # torch 2.14 takes the dataset out of a list
         "index_queue": orders,
-        "data_queue": ResultQueue(outlet, order.loop["worker_id"], lender if order.nearby else None),
+        "data_queue": results,
         "done_event": orders,
         "collate_fn": loader.collate_fn or default,
         "init_fn": loader.worker_init_fn,

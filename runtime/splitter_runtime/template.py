@@ -23,7 +23,7 @@ from torch.utils.data.dataloader import _DatasetKind
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
 from . import ambient
-from .accepting import unpack
+from .accepting import from_trainer, unpack
 from .builders import PROGRAM, Loader
 from .errors import ConfigError
 from .failures import record_exception
@@ -81,11 +81,12 @@ class Template:
         number = frame.number
         for console in self._consoles:
             console.number = number
-        name, fresh, peek, arguments = frame.value
+        peek = False
         try:
+            name, fresh, peek, arguments = frame.read(from_trainer)
             kind, value, label = self._calls[name](fresh, *arguments)
             parts = pack_value(kind, number, value, name=label)
-        except BaseException as error:  # whatever the user's code raises, the trainer raises
+        except BaseException as error:  # whatever the user's code raises, or a value is that can't be read, the trainer raises
             parts = pack_value(Kind.RAISED, number, record_exception(error))
         sys.stdout.flush()
         sys.stderr.flush()

@@ -186,6 +186,35 @@ def test_values_that_can_not_be_sent(scratch: Scratch) -> None:
     assert "CodecError: R1" in ended.stderr and "function" in ended.stderr
 
 
+def test_values_of_classes_that_the_worker_has_not_imported(scratch: Scratch) -> None:
+    """Those of libraries arrive; for those of the script's own modules the call fails, and the worker lives on."""
+    body = """
+import plistlib
+
+import own
+
+dataset = Table(6, {1: 'x'})
+dataset.names = {1: plistlib.FMT_XML}
+print(dataset.names[1] is plistlib.FMT_XML)
+try:
+    dataset.names = own.Own()
+except RuntimeError as error:
+    print(type(error).__name__, error)
+try:
+    list(DataLoader(dataset, sampler=[own.Own()], num_workers=1))
+except RuntimeError as error:
+    print(type(error).__name__, error)
+print(dataset.names[1] is plistlib.FMT_XML)
+"""
+    folder = case(body).write(scratch.folder / "pair")
+    (folder / "own.py").write_text("class Own:\n    pass\n")
+    ended = scratch.run([sys.executable, "train_trainer.py"], folder)
+    first, *errors, last = ended.stdout.splitlines()[-4:]
+    assert (first, last) == ("True", "True"), ended.stderr
+    for error in errors:
+        assert error.startswith("CodecError R113: the class own.Own of the value received is not known here"), ended.stderr
+
+
 def test_a_builder_that_is_not_there(scratch: Scratch) -> None:
     ended = fails(scratch, 'splitter_runtime.RemoteDataset("tabel")\n')
     assert "'tabel'" in ended.stderr and "'table'" in ended.stderr
