@@ -83,7 +83,8 @@ show()
 """
 SWAPS = (
     ("Rows(how)", 'splitter_runtime.RemoteDataset("rows", {"how": how})'),
-    ('collate_fn=collate if how == "collate" else None', 'env={"how": how}'),
+    ("collate if how", "print if how"),
+    ("else None)", 'else None, env={"how": how})'),
 )
 # The trainer keeps the classes of exceptions that it may name.
 KEPT = MOVED[: MOVED.index("class Odd")]
@@ -198,7 +199,7 @@ for count in (0, 1):
     except RuntimeError as error:
         print(error)
 """
-    swaps = (("Opens()", 'splitter_runtime.RemoteDataset("opens")'), (", collate_fn=same", ""))
+    swaps = (("Opens()", 'splitter_runtime.RemoteDataset("opens")'), ("collate_fn=same", "collate_fn=print"))
     folder = Pair(moved, builders, body, swaps).write(scratch.folder / "pair")
     split = scratch.run([sys.executable, "train_trainer.py"], folder)  # with the script's two processes torch waits for ever
     assert re.findall(r"^R10\d: (batch.*?):", split.stdout, re.MULTILINE) == ['batch[0]["file"]'] * 2, split.stdout + split.stderr
