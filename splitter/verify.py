@@ -24,6 +24,7 @@ from splitter.verify_batches import Event, first_difference
 
 SEED = 20240229  # of both programs, for scripts that do not seed: any two runs of them would differ
 _WAIT_S = 10  # for a program to end after it is asked to
+_STAYS = re.compile(r"splitter: loader .* stays in the trainer: .*")  # perhaps behind a progress bar
 # Says that a program was in the way of the one beside it: a folder named after the second, a port that is written in the script.
 _CLASH = re.compile(r"File exists|Address already in use|EADDRINUSE", re.IGNORECASE)
 
@@ -49,11 +50,12 @@ class Ending:
 
 @dataclass(frozen=True)
 class Recording:
-    """What one program did: its loaders by the order of their first iteration, and their events."""
+    """What one program did: its loaders by the order of their first iteration, their events, what the runtime said of loaders."""
 
     names: tuple[str, ...]
     events: tuple[tuple[Event, ...], ...]
     ending: Ending
+    remarks: tuple[str, ...] = ()  # loaders that turned out to stay in the trainer, and why
 
     def __post_init__(self) -> None:
         if len(self.names) != len(self.events):
@@ -84,6 +86,7 @@ class VerifyReport:
     ending: str | None
     output: str | None
     failure: str | None = None  # what both programs ended with, when they failed alike
+    remarks: tuple[str, ...] = ()  # of the split, about loaders that it left to torch: their batches are no proof of anything
 
     @property
     def identical(self) -> bool:
@@ -97,7 +100,7 @@ class VerifyReport:
 
     def __str__(self) -> str:
         lines = [str(loader) for loader in self.loaders] or ["no DataLoader was iterated: nothing to compare"]
-        return "\n".join(lines + [text for text in (self.ending, self.output, self.failure) if text is not None])
+        return "\n".join([*lines, *(text for text in (self.ending, self.output, self.failure) if text is not None), *self.remarks])
 
 
 # --- pure comparison
@@ -115,7 +118,7 @@ def compare(script: Recording, split: Recording) -> VerifyReport:
             loaders.append(compare_loader(script.names[number], script.events[number], split.events[number]))
     ending = compare_endings(script.ending, split.ending)
     failure = f"script and split both {script.ending}" if ending is None and script.ending.status and not script.ending.stopped else None
-    return VerifyReport(tuple(loaders), ending, compare_output(script, split), failure)
+    return VerifyReport(tuple(loaders), ending, compare_output(script, split), failure, split.remarks)
 
 
 def compare_loader(name: str, script: Sequence[Event], split: Sequence[Event]) -> LoaderReport:
@@ -143,6 +146,7 @@ def compare_endings(script: Ending, split: Ending) -> str | None:
 _UNIT = r"(s|ms|us|µs|ns|secs?|seconds?|mins?|minutes?|h|hours?)\b"
 _CLOCKS = (
     re.compile(r"\b\d+(:\d\d){1,2}([.,]\d+)?\b"),  # 0:01:23, 12:00:00,123
+    re.compile(r"\b(\d{4}|\d{6}|\d{8})[-_T]\d{6}\b"),  # 0229_120003, in the names of files
     re.compile(rf"\d[\d.,]*(e[+-]?\d+)?\s*([a-z]+\s*(/\s*|per\s+))?{_UNIT}", re.IGNORECASE),  # 3.2 s, 120 img/s
     re.compile(r"\b(time|elapsed|took|eta|duration|speed|throughput|data)\b[^\w,;]{0,6}\d[\d.,]*", re.IGNORECASE),  # Time 0.2
     re.compile(r"<time>\s*\(\s*(\d[\d.]*|<time>)\s*\)"),  # and its average in brackets
@@ -254,6 +258,7 @@ def read_recording(folder: Path, side: str, status: int) -> Recording:
         for line in recorded.read_text("utf-8").splitlines():
             events.append(json.loads(line))
     errors = (folder / f"{side}.err").read_text("utf-8", "replace").strip().splitlines()
+    remarks = dict.fromkeys(found[0] for line in errors if (found := _STAYS.search(line)))
     ending = Ending(
         status,
         stopped=any(event["event"] == "end" and event["how"] == "stopped" for event in events),
@@ -261,7 +266,7 @@ def read_recording(folder: Path, side: str, status: int) -> Recording:
         output=(folder / f"{side}.out").read_text("utf-8", "replace"),
     )
     names = tuple(event["name"] for event in events if event["event"] == "loader")
-    return Recording(names, tuple(of_loader(events, number) for number in range(len(names))), ending)
+    return Recording(names, tuple(of_loader(events, number) for number in range(len(names))), ending, tuple(remarks))
 
 
 def of_loader(events: Sequence[Event], number: int) -> tuple[Event, ...]:

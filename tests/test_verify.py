@@ -12,7 +12,7 @@ import numpy as np
 import psutil
 import pytest
 
-from splitter.verify import Ending, Recording, VerifyReport, compare, verify, without_clock
+from splitter.verify import Ending, Recording, VerifyReport, compare, read_recording, verify, without_clock
 
 PROGRAM = """
 import random
@@ -373,6 +373,16 @@ def test_outputs(script: str, split: str, message: str | None) -> None:
     assert report.output == message
 
 
+def test_loaders_that_stay_in_the_trainer_are_named(tmp_path: Path) -> None:
+    said = "splitter: loader train stays in the trainer: R108: a lock can't be sent"
+    (tmp_path / "split.err").write_text(f"a warning\n  0%| | 0/5{said}\n{said}\n")
+    (tmp_path / "split.out").write_text("")
+    split = read_recording(tmp_path, "split", 0)
+    report = compare(Recording((), (), ending()), split)
+    assert str(report).splitlines()[1:] == [said]
+    assert report.differences == ()
+
+
 def test_outputs_of_programs_that_ended_differently_are_not_compared() -> None:
     one, other = ending(output="a"), ending(1, output="b")
     assert compare(Recording((), (), one), Recording((), (), other)).output is None
@@ -385,6 +395,7 @@ CLOCKS = [
     ),
     ("done in 0:01:23.5, 1,234.5 images/s", "done in <time>, <time>"),
     ("2024-02-29 12:00:03,947 [MainThread] INFO", "2024-02-29 <time> [MainThread] INFO"),
+    ("saved/0229_120003/epoch1.pth, runs/20240229-120003", "saved/<time>/epoch1.pth, runs/<time>"),
     ("12.5 ms per step", "<time> per step"),
     ("loss 0.25 accuracy 97.5% of 360 samples", "loss 0.25 accuracy 97.5% of 360 samples"),
 ]
