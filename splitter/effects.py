@@ -42,6 +42,7 @@ class Effects:
     def __init__(self, resolver: Resolver, kinds: Kinds) -> None:
         self.resolver = resolver
         self.kinds = kinds
+        self.imports: dict[str, ast.stmt | None] = {}  # of each module: what it does when it is imported (see import_effects)
 
     def of(self, module: Module, root: ast.AST) -> list[Fact]:
         """Every fact in `root`, in the order of the text."""

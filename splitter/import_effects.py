@@ -52,7 +52,9 @@ REACHES_OUT = re.compile(
 
 def import_effect(effects: Effects, module: Module) -> ast.stmt | None:
     """The first statement of a module that does more than define things when it is imported."""
-    return _Importing(effects).first(module, module.tree.body)
+    if module.name not in effects.imports:
+        effects.imports[module.name] = _Importing(effects).first(module, module.tree.body)
+    return effects.imports[module.name]
 
 
 def imported_along(program: Program, module: Module) -> Iterator[Module]:
