@@ -21,6 +21,7 @@ from splitter.changes import changes, changes_of
 from splitter.checks import check_facts, stateless
 from splitter.effects import Effects, Fact
 from splitter.find import Found
+from splitter.import_effects import imported_along
 from splitter.ir import Diagnostic
 from splitter.knowledge import known, row
 from splitter.order import happens_before
@@ -229,15 +230,16 @@ def _carry(slicer: Slicer, definition: Definition) -> None:
 
 
 def _strangers(found: Found) -> dict[int, Definition]:
-    """The datasets and transforms of the program, for an origin that can't be followed."""
+    """What a dataset may be and consist of whose origin can't be followed: datasets, transforms, and the other classes of their modules."""
     classes = [
         Definition(module, stmt) for module in found.program.modules.values() for stmt in module.tree.body if isinstance(stmt, ast.ClassDef)
     ]
-    return {
-        id(one.node): one
-        for one in classes
-        if found.kinds.class_kind(one) == "dataset" or (found.kinds.class_kind(one) not in APART and found.resolver.method(one, "__call__"))
+    candidates = [one for one in classes if found.kinds.class_kind(one) not in APART]
+    likely = [one for one in candidates if found.kinds.class_kind(one) == "dataset" or found.resolver.method(one, "__call__")]
+    homes = {
+        module.name for one in likely if one.module.name != ENTRY for module in (one.module, *imported_along(found.program, one.module))
     }
+    return {id(one.node): one for one in candidates if one in likely or one.module.name in homes}
 
 
 def _nameless(definition: Definition | None) -> None:
