@@ -143,7 +143,7 @@ def compare_endings(script: Ending, split: Ending) -> str | None:
 
 
 # parts of a line that tell how long something took
-_UNIT = r"(s|ms|us|µs|ns|secs?|seconds?|mins?|minutes?|h|hours?)\b"
+_UNIT = r"(s|ms|us|µs|ns|secs?|seconds?|mins?|minutes?|h|hours?)(\b|(?=\d))"
 _CLOCKS = (
     re.compile(r"\b\d+(:\d\d){1,2}([.,]\d+)?\b"),  # 0:01:23, 12:00:00,123
     re.compile(r"\b(\d{4}|\d{6}|\d{8})[-_T]\d{6}\b"),  # 0229_120003, in the names of files
@@ -154,10 +154,14 @@ _CLOCKS = (
 
 
 def without_clock(line: str) -> str:
-    """A line of output with what looks like durations, rates and times of day taken out: they differ in any two runs."""
+    """A line of output with what looks like durations, rates and times of day taken out: they differ in any two runs.
+
+    Where there is one, runs of blanks and backspaces become one: progress bars fill up their line.
+    """
+    clockless = line
     for clock in _CLOCKS:
-        line = clock.sub("<time>", line)
-    return line
+        clockless = clock.sub("<time>", clockless)
+    return line if clockless == line else re.sub(r"[ \b]{2,}", " ", clockless)
 
 
 def compare_output(script: Recording, split: Recording) -> str | None:
@@ -230,7 +234,7 @@ def started(command: Sequence[str], environment: Mapping[str, str], files: Path)
     with open(f"{files}.out", "wb") as output, open(f"{files}.err", "wb") as errors:
         process = subprocess.Popen(
             command,
-            stdin=subprocess.DEVNULL,
+            stdin=None if os.isatty(0) else subprocess.DEVNULL,  # scripts ask their terminal for its width
             stdout=output,
             stderr=errors,
             env=dict(environment),

@@ -397,6 +397,8 @@ CLOCKS = [
     ("2024-02-29 12:00:03,947 [MainThread] INFO", "2024-02-29 <time> [MainThread] INFO"),
     ("saved/0229_120003/epoch1.pth, runs/20240229-120003", "saved/<time>/epoch1.pth, runs/<time>"),
     ("12.5 ms per step", "<time> per step"),
+    ("Step: 1s926ms | Loss: 2.3   \b\b\b 1/2", "Step: <time><time> | Loss: 2.3 1/2"),
+    ("Loss: 2.3   \b\b\b 1/2", "Loss: 2.3   \b\b\b 1/2"),
     ("loss 0.25 accuracy 97.5% of 360 samples", "loss 0.25 accuracy 97.5% of 360 samples"),
 ]
 
