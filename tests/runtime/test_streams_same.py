@@ -118,7 +118,8 @@ def train_loader(scale):
 loader = DataLoader(Noise(21), batch_size=4, num_workers=2, worker_init_fn=seed_worker, collate_fn=make_collate(3))
 {EPOCHS}"""
     given = "worker_init_fn=seed_worker, collate_fn=make_collate(3)"
-    assert_same(scratch, Pair(moved, builders, body, (SWAP_NOISE, (given, 'env={"scale": 3}'))))
+    there = 'worker_init_fn=print, collate_fn=print, env={"scale": 3}'
+    assert_same(scratch, Pair(moved, builders, body, (SWAP_NOISE, (given, there))))
 
 
 def test_sampler_and_batch_sampler(scratch: Scratch) -> None:
