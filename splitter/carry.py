@@ -91,11 +91,10 @@ class Carrier:
         self.carried.quiet = before
 
     def _cached(self, module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef, phase: Phase) -> None:
-        """A function that remembers its results keeps state in itself, when a result isn't the same every time."""
+        """A function that remembers its results keeps state in itself."""
         decorators = [d.func if isinstance(d, ast.Call) else d for d in node.decorator_list]
         if any(self.found.resolver.library(module, decorator) in CACHES for decorator in decorators):
-            if any(fact.effect in ("draws", "unstable", "opens", "unknown") for fact in self.effects.of(module, node)):
-                self.carried.facts.append((phase, Fact("writes-global", node.name, module, node)))
+            self.carried.facts.append((phase, Fact("writes-global", node.name, module, node)))
 
     def _unpatched(self, module: Module, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> None:
         """Refuse when the script stores attributes on a class or function that it shares with the worker: Photos.size = 64."""

@@ -205,9 +205,24 @@ class Decider:
             if plan is not None:  # the dataset stays for a loader that was not understood
                 candidate.refused = plan.refused
                 return
+        candidate.refused = self._torn(candidate)
+        if candidate.refused is not None:
+            return
         zero = any(0 in worker_counts(s.site, self.streams) or None in worker_counts(s.site, self.streams) for s in own)
         candidate.refused = check_uses(candidate.uses, candidate.slicer, zero)
         candidate.residence = residence(candidate.uses)
+
+    def _torn(self, candidate: Candidate) -> Diagnostic | None:
+        """S314 when another dataset of the same class stays, and their code changes a global of both."""
+        assert candidate.slicer is not None
+        carried = candidate.slicer.carried
+        written = [fact for phase, fact in carried.facts if phase == "batch" and fact.effect == "writes-global"]
+        for other in self.candidates.values() if written else ():
+            made = self.found.kinds.instance_of(other.origin.module, other.origin.expr) if other.refused is not None else None
+            if made is not None and any(definition.node is made.node for definition in carried.definitions):
+                span, line = written[0].module.span(written[0].node), str(other.origin.expr.lineno)
+                return Diagnostic("S314", span, (("name", f"`{written[0].what}`"), ("line", line)))
+        return None
 
     def _in_dataset(self, use: Use) -> bool:
         """Code of a dataset that stays: torch may run it in processes of its own, where a handle is of no use."""
