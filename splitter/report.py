@@ -1,6 +1,6 @@
 """train_split.md: for the person who reviews the split.
 
-What moved and where from, what stayed and why, how to run it and how to go back.
+What moved and where from, what stayed and why, what was checked, how to run it and how to go back.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from splitter.splice import Grid
 def report(plan: Plan, folder: str | None = None) -> str:
     """The report as Markdown. `folder` is the script's folder as seen from the report (None: the same)."""
     page = _Report(plan, "" if folder is None else folder.rstrip("/") + "/")
-    parts = [page.head(), page.table(), *page.graphs(), page.moved(), page.stayed(), page.run()]
+    parts = [page.head(), page.table(), *page.graphs(), page.moved(), page.stayed(), page.checks(), page.run(), page.back()]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -57,25 +57,34 @@ class _Report:
 
     def _graph(self, feed: Feed) -> str:
         builders = {(builder.kind, builder.name): builder for builder in self.plan.worker.builders}
-        made = [self._node("dataset", self._maker(feed), feed.origin or feed.loader)]
+        made = self._node("dataset", self._maker(feed), feed.origin or feed.loader)
+        worker, trainer, edges = [made], [], []
+        if feed.residence == "sent":
+            sent = next((edit.send for edit in self.plan.loaders if edit.send and edit.call == feed.loader), ())
+            functions = [name for name in sent if name != "dataset"]
+            label = f"{feed.name}: a copy for each iterator" + (f"<br>with {' and '.join(functions)}" if functions else "")
+            worker, trainer, edges = [f'copy["{label}"]'], [f"    {made}"], ['  dataset -->|"sent with each iterator"| copy']
         loader = builders.get(("loader", feed.name))
         if loader is not None and loader.collate_fn is not None:
             text = " ".join(self.grids[loader.collate_fn.path].slice(loader.collate_fn).split())
-            made.append(self._node("collate", f"collate: {_short(text)}", loader.collate_fn))
+            worker.append(self._node("collate", f"collate: {_short(text)}", loader.collate_fn))
         loop = {"train": "training loop", "eval": "evaluation loop", "either": "loop"}[feed.role]
+        first, last = worker[0].partition("[")[0], worker[-1].partition("[")[0]
         return "\n".join(
             [
                 "```mermaid",
                 "flowchart LR",
                 "  subgraph worker",
-                f"    {' --> '.join(made)}",
+                f"    {' --> '.join(worker)}",
                 "  end",
                 "  subgraph trainer",
+                *trainer,
                 f"    {self._node('sampler', f'{feed.name}: sampler', feed.loader)}",
                 f'    loop["{loop}"]',
                 "  end",
-                '  sampler -->|"indices"| dataset',
-                f'  {"collate" if len(made) > 1 else "dataset"} ==>|"batches"| loop',
+                *edges,
+                f'  sampler -->|"indices"| {first}',
+                f'  {last} ==>|"batches"| loop',
                 "```",
             ]
         )
@@ -145,6 +154,38 @@ class _Report:
         where = "" if found.span is None else f"{self._link(found.span)} "
         return f"- {where}{found.code}: {_cell(message(found))}. {_cell(hint(found))}."
 
+    def checks(self) -> str:
+        lines = [
+            f"- Text: with its edits taken back {self.stem}_trainer.py is {self.script} again, character for character; "
+            "both programs parse.",
+            f"- Digest: `{self.plan.digest}`, of {self.script} and the local modules that it imports. Trainer and workers compare it when "
+            f"they connect; `splitter check {self.script}` compares these files with the script.",
+        ]
+        for feed in self.plan.feeds:
+            if feed.status == "split":
+                lines.append(f"- {_code(feed.name)}: {self._checked(feed)}")
+        left = [f"{_code(feed.name)} ({feed.code})" for feed in self.plan.feeds if feed.status == "left"]
+        lines.append(f"- Refused: {', '.join(left) or 'nothing'}.")
+        lines.append(
+            f"- Not run yet: `splitter verify {self.script} -- ARGS` runs script and split side by side and compares batches and "
+            "random-number generators, bit for bit."
+        )
+        return "\n".join(["## What was checked", "", *lines])
+
+    def _checked(self, feed: Feed) -> str:
+        state = {
+            True: "keeps no state from batch to batch",
+            False: "keeps state from batch to batch, in its stream as in the script's own worker process",
+            None: "may keep state from batch to batch, in its stream as in the script's own worker process",
+        }[feed.stateless]
+        draws = f"draws from {', '.join(feed.draws)}, with the seeds of the script's own" if feed.draws else "draws no random numbers"
+        text = f"what runs on the worker {draws}; it {state}."
+        accepts = next((b.accepts for b in self.plan.worker.builders if (b.kind, b.name) == ("loader", feed.name)), ())
+        if accepts:
+            text += f" Of what is sent the worker accepts {', '.join(map(_code, accepts))} and what packages that it imports define; "
+            text += "with anything else in it the loader stays in the trainer, which says so."
+        return text
+
     def run(self) -> str:
         trainer, worker = f"{self.stem}_trainer.py", f"{self.stem}_worker.py"
         settings = "SPLITTER_WORKERS=cpu1:7077,cpu2:7077 SPLITTER_TOKEN_FILE=token"
@@ -155,9 +196,16 @@ class _Report:
         ]
         width = max(len(command) for command, _ in rows)
         commands = "\n".join(f"    {command:{width}}  # {where}" for command, where in rows)
-        again = f"after a change of {self.script}, run `splitter transform {self.script}` again"
-        back = f"Go back: run {self.script}. Written by splitter {splitter.__version__}; {again}."
-        return f"## Run it\n\n{commands}\n\n{back}"
+        return f"## Run it\n\n{commands}\n\nAfter a change of {self.script}, run `splitter transform {self.script}` again."
+
+    def back(self) -> str:
+        plan = self.plan
+        modules = {edit.module for edits in (plan.handles, plan.loaders, plan.removals, plan.classes) for edit in edits}
+        patched = bool(modules - {plan.script.module})
+        names = [f"{self.stem}_{rest}" for rest in ("worker.py", "trainer.py", "split.md", "split.json", *(["split/"] if patched else []))]
+        files = f"{', '.join(names[:-1])} and {names[-1]}"
+        text = f"Run {self.script}: it is as it was. {files} can be deleted."
+        return f"## Go back\n\n{text}\n\nWritten by splitter {splitter.__version__}."
 
     def _link(self, span: Span) -> str:
         return f"[{span.path}:{span.line}]({self._target(span.path)}#L{span.line})"

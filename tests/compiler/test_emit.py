@@ -189,13 +189,56 @@ Sent when the loader opens: `args.data`, `args.size`.
 | [train.py:26](train.py#L26) `for x in train_loader` | the loop stays |
 | shuffling | samplers always stay with the trainer |
 
+## What was checked
+
+- Text: with its edits taken back train_trainer.py is train.py again, character for character; both programs parse.
+- Digest: `sha256:52b0c4e1`, of train.py and the local modules that it imports. Trainer and workers compare it when they connect; \
+`splitter check train.py` compares these files with the script.
+- `train`: what runs on the worker draws no random numbers; it keeps no state from batch to batch.
+- Refused: nothing.
+- Not run yet: `splitter verify train.py -- ARGS` runs script and split side by side and compares batches and random-number \
+generators, bit for bit.
+
 ## Run it
 
     python train_worker.py --listen 0.0.0.0:7077 --token-file token                              # on each CPU host
     SPLITTER_WORKERS=cpu1:7077,cpu2:7077 SPLITTER_TOKEN_FILE=token python train_trainer.py ARGS  # on the GPU host
     python train_trainer.py ARGS                                                                 # all on one machine
 
-Go back: run train.py. Written by splitter 0.1.0; after a change of train.py, run `splitter transform train.py` again.
+After a change of train.py, run `splitter transform train.py` again.
+
+## Go back
+
+Run train.py: it is as it was. train_worker.py, train_trainer.py, train_split.md and train_split.json can be deleted.
+
+Written by splitter 0.1.0.
+"""
+
+
+def test_report_of_a_dataset_that_is_sent() -> None:
+    moved = photos()
+    feed = replace(moved.feeds[0], residence="sent", stateless=None, draws=("torch",))
+    loaders = (replace(moved.loaders[0], send=("dataset", "collate_fn")), *moved.loaders[1:])
+    builder = Builder("loader", "train", "train_loader", (), (), (), accepts=("Photos", "torchvision.*"))
+    text = contents(photos(feeds=(feed,), loaders=loaders, handles=(), worker=WorkerModule(builders=(builder,))))["train_split.md"]
+    assert SENT in text
+    assert "draws from torch, with the seeds of the script's own; it may keep state" in text
+    assert "the worker accepts `Photos`, `torchvision.*` and what packages" in text
+
+
+SENT = """\
+flowchart LR
+  subgraph worker
+    copy["train: a copy for each iterator<br>with collate_fn"]
+  end
+  subgraph trainer
+    dataset["datasets.ImageFolder<br>train.py:18-21"]
+    sampler["train: sampler<br>train.py:23-25"]
+    loop["training loop"]
+  end
+  dataset -->|"sent with each iterator"| copy
+  sampler -->|"indices"| copy
+  copy ==>|"batches"| loop
 """
 
 

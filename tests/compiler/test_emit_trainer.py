@@ -201,9 +201,10 @@ LONG = [
     ),
     (
         "DataLoader(\n        d,\n        b,\n    )",
-        {**SENT, "environment": ("args.much_longer_than_the_other", "args.data_and_more")},
-        '(\n        d,\n        b,\n        feed="v",\n        env={\n            "args.much_longer_than_the_other": '
-        'args.much_longer_than_the_other,\n            "args.data_and_more": args.data_and_more,\n        },\n        send="dataset",\n    )',
+        {**SENT, "environment": ("args.longer_than_the_others_are", "args.data_and_more")},
+        '(\n        d,\n        b,\n        feed="v",\n        env={\n            "args.longer_than_the_others_are": '
+        'args.longer_than_the_others_are,\n            "args.data_and_more": args.data_and_more,\n        },\n'
+        '        send="dataset",\n    )',
     ),
     (f"DataLoader({'b' * 110})", {"feed": "v", "explicit": True}, f'(\n        {"b" * 110},\n        feed="v")'),
 ]
