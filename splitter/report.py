@@ -15,6 +15,8 @@ from splitter.diagnostics import CODES, hint, message
 from splitter.ir import Builder, Diagnostic, Feed, Fragment, Plan, Span
 from splitter.splice import Grid
 
+_FEW = 6  # names that a line may list
+
 
 def report(plan: Plan, folder: str | None = None) -> str:
     """The report as Markdown. `folder` is the script's folder as seen from the report (None: the same)."""
@@ -170,7 +172,7 @@ class _Report:
             f"- Not run yet: `splitter verify {self.script} -- ARGS` runs script and split side by side and compares batches and "
             "random-number generators, bit for bit."
         )
-        return "\n".join(["## What was checked", "", *lines])
+        return "\n".join(["## What was checked", "", *dict.fromkeys(lines)])
 
     def _checked(self, feed: Feed) -> str:
         state = {
@@ -182,7 +184,10 @@ class _Report:
         text = f"what runs on the worker {draws}; it {state}."
         accepts = next((b.accepts for b in self.plan.worker.builders if (b.kind, b.name) == ("loader", feed.name)), ())
         if accepts:
-            text += f" Of what is sent the worker accepts {', '.join(map(_code, accepts))} and what packages that it imports define; "
+            own = [name for name in accepts if not name.endswith(".*")]
+            listed = [f"the {len(own)} classes and functions of the script that it lists"] if len(own) > _FEW else list(map(_code, own))
+            names = ", ".join([*listed, *(_code(name) for name in accepts if name not in own)])
+            text += f" Of what is sent the worker accepts {names} and what packages that it imports define; "
             text += "with anything else in it the loader stays in the trainer, which says so."
         return text
 
