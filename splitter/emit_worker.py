@@ -181,8 +181,9 @@ Change {script} and run `splitter transform {script}` again.
         if on_path:
             self.page.add("import sys")
         self.page.gap(1)
-        beside = f"os.path.normpath(os.path.join(os.path.dirname(__file__), {quoted(script)}))"
-        self.page.add(f"__file__ = {quoted(script) if os.path.isabs(script) else beside}")
+        beside = f"os.path.join(os.path.dirname(__file__), {quoted(script)})"
+        line = f"__file__ = {quoted(script) if os.path.isabs(script) else f'os.path.normpath({beside})'}"
+        self.page.add(line if len(line) <= LIMIT or os.path.isabs(script) else f"__file__ = os.path.normpath(\n{INDENT}{beside}\n)")
         if on_path:
             self.page.add("sys.path.insert(0, os.path.dirname(__file__))")
         self.page.gap(1)

@@ -85,6 +85,12 @@ def test_another_folder() -> None:
     assert '\n__file__ = "/code/train.py"\nsys.path.insert(0, os.path.dirname(__file__))\n\nimport os\n' in text
 
 
+def test_a_folder_far_away() -> None:
+    far = "../" * 12 + "a_long_name_of_a_project/training/train.py"
+    text = emit_worker(photos(), script=far, folder=far.rpartition("/")[0]).text
+    assert f'\n__file__ = os.path.normpath(\n    os.path.join(os.path.dirname(__file__), "{far}")\n)\nsys.path.insert' in text
+
+
 def test_code_that_reads_its_own_path_gets_the_scripts() -> None:
     script = Script("d = Data(__file__)\n")
     text = worker(script, dataset(script, "Data(__file__)"))
