@@ -31,19 +31,14 @@ SPLIT = sorted(
     if not folder.name.startswith("refuse_") and ((folder / "train.py").exists() or (folder / "script.txt").exists())
 )
 POOLS = ("local", "local:2", "local:3", "list")
-# Which fixtures are verified when the tests run without --all-pools, and with which pool: one of each kind (files and random draws,
-# shards, streams that live on, the main process, local modules, replicas, values of all types). The output of all of them, which
-# has digests of batches and generators in it, is compared in any case.
+# Which fixtures are verified when the tests run without --all-pools, and with which pool: files and random draws, the main process,
+# a dataset that is sent, values of all types, a pool of hosts. The output of all of them, which has digests of batches and generators in
+# it, is compared in any case; and test_programs.py compares 200 more programs.
 POOL = {
-    "mnist_kwargs": "local",
     "odd_tensors": "local",
-    "rich_batches": "local",
-    "replicated": "local",
     "imagenet": "local:3",
-    "iterable_sharded": "local:3",
-    "persistent": "local:2",
     "workers_zero": "local:2",
-    "helpers_module": "list",
+    "hard_examples": "local:2",
     "text_vocab": "list",
 }
 # Nothing is new about these when they run.
