@@ -187,6 +187,14 @@ class Carrier:
     def bring(self, module: Module, binding: Binding, name: str) -> None:
         """Make a module-level name exist in the worker: by its text, or by an import from the local module that has it."""
         if module.name != ENTRY:
+            home, _, member = (binding.origin or "").partition(":")
+            if binding.kind == "import" and member == name and not home.startswith("."):
+                module_of = self.found.program.modules.get(home)  # from where the module has it: `transforms` from torchvision
+                if not self.carried.quiet:
+                    self.carried.local_names.add((home, name))
+                if module_of is not None:
+                    self.local_module(module_of)
+                return
             if not self.carried.quiet:
                 self.carried.local_names.add((module.name, name))
             self.local_module(module)

@@ -33,6 +33,8 @@ from splitter.touches import BUILTINS, UseKind, attribute, builtin, sample
 LOOKING = frozenset(
     f"builtins.{name}" for name in ("len", "iter", "enumerate", "zip", "list", "tuple", "reversed", "next", "bool", "map")
 ) | {"tqdm.tqdm", "tqdm.auto.tqdm"}
+PROCESSES = ("multiprocessing.", "torch.multiprocessing.", "concurrent.futures.", "joblib.", "ray.")
+STARTS = frozenset({"Process", "apply_async", "starmap", "submit"})
 INERT = frozenset({"builtins.id"})
 
 
@@ -144,6 +146,8 @@ class _Walk:
                     self.dataset(module, call, "wrapped")
                 elif called is not None and row(called).gives == "argument":
                     self.container(module, call, (), inner)
+                elif (called or "").startswith(PROCESSES) or (isinstance(call.func, ast.Attribute) and call.func.attr in STARTS):
+                    self.add("handed" if inner == "loader" else "change", module, call)  # a handle is of no use in another process
                 else:
                     self._parameters(module, call, expr, f"container of {inner}", path)
             case ast.Tuple() | ast.List() | ast.Dict() | ast.DictComp() | ast.ListComp() | ast.IfExp():
