@@ -242,6 +242,8 @@ class Slicer:
                 if between:
                     raise Refused(late(chain, module, between[0]))
             self.carried.environment[chain] = None
+        if isinstance(parent, ast.Attribute) and "namespace" not in kinds:
+            self._settled(module, reading.changed_at(self.found, module, parent))
 
     def _method_model(self, module: Module, bound: ast.Attribute) -> Diagnostic | None:
         """S301 when a bound method (collate_fn=self.collate) uses a model that its object holds."""
@@ -332,6 +334,10 @@ class Slicer:
             places: list[tuple[Module, ast.AST]] = [(module, use) for use in changes_of(self.found, module, name)]
         else:
             places = reading.changed(self.found, module, name, self.carried.inside)
+        self._settled(module, places)
+
+    def _settled(self, module: Module, places: list[tuple[Module, ast.AST]]) -> None:
+        """Refuse changes of what the dataset holds that come after it was made."""
         for other, use in places:
             if id(use) in self.carried.inside or happens_before(self.found.resolver, other, use, module, self.at):
                 continue
