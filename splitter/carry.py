@@ -155,7 +155,7 @@ class Carrier:
 
     def module_name(self, module: Module, name: ast.Name, phase: Phase) -> None:
         """Take a name of a module's top level along: import, definition, constant, or a value that the trainer sends."""
-        bindings = [b for b in module.names.top.bindings[name.id] if b.kind != "delete"]
+        bindings = [b for b in module.names.top.bindings[name.id] if b.kind != "delete" and not self.writers.dead(module, b.node)]
         for binding in bindings:
             for target in self.found.resolver.of_binding(module, binding):
                 self._follow(target, phase)

@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from splitter import reading
 from splitter.effects import Fact
 from splitter.find import Found
+from splitter.flow import reaching
 from splitter.ir import Diagnostic, Residence
 from splitter.kinds import SENDABLE
 from splitter.knowledge import row
 from splitter.loader_classes import is_super
 from splitter.origins import Origin, Tracer
+from splitter.places import Place, Places
 from splitter.read import Module
-from splitter.resolve import Definition, Library
+from splitter.resolve import Definition, Library, argument, default
 from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import Use
@@ -22,6 +24,7 @@ from splitter.uses import Use
 # Read a file to its end and keep nothing of it.
 WHOLE = frozenset("pickle.load json.load torch.load yaml.load yaml.safe_load marshal.load dill.load joblib.load tomllib.load".split())
 DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 FRESH = frozenset(
     """stack cat tensor as_tensor pad_sequence default_collate concatenate array zeros ones empty full clone FloatTensor LongTensor
 from_numpy Tensor""".split()
@@ -110,9 +113,42 @@ def _own_memory(found: Found, slicer: Slicer, site: Site) -> Diagnostic | None:
     return None
 
 
-def _makes_new(found: Found, module: Module, collate: ast.expr) -> bool:
-    definition = found.resolver.definition(module, collate)
-    body: ast.AST = definition.node if definition else collate
+def _makes_new(found: Found, module: Module, collate: ast.expr, depth: int = 0) -> bool:
+    """Whether a collate function gives tensors of its own, whatever it may be: torch's default, or one that stacks, copies, fills."""
+    if isinstance(collate, ast.IfExp):
+        return all(_makes_new(found, module, side, depth + 1) for side in (collate.body, collate.orelse))
+    if isinstance(collate, ast.Call) and (found.resolver.library(module, collate.func) or "").endswith("partial") and collate.args:
+        return _makes_new(found, module, collate.args[0], depth + 1)
+    if isinstance(collate, ast.Constant):
+        return collate.value is None
+    if (found.resolver.library(module, collate) or "").endswith("default_collate"):
+        return True
+    instance = found.kinds.instance_of(module, collate)
+    known = found.resolver.definition(module, collate) or (found.resolver.method(instance, "__call__") if instance else None)
+    if known is not None or isinstance(collate, ast.Lambda):
+        return _calls_fresh(known.node if known is not None else collate)
+    given = _given(found, module, collate) if depth < 8 else []
+    return bool(given) and all(_makes_new(found, place.module, place.expr, depth + 1) for place in given)
+
+
+def _given(found: Found, module: Module, name: ast.expr) -> list[Place]:
+    """What a variable or an attribute may have been given."""
+    places = [place for place in Places(found.resolver, found.kinds).values(Place(module, name)) if place.expr is not name]
+    scope = module.names.scope_of[name].lookup(name.id) if isinstance(name, ast.Name) else None
+    if places or scope is None or not isinstance(name, ast.Name):
+        return places
+    for binding in reaching(name, name.id, module.names, scope):
+        values = [binding.value] if binding.value is not None and not binding.path else []
+        if binding.kind == "param":
+            function = next(up for up in module.names.ancestors(binding.node) if isinstance(up, FUNCTIONS))
+            calls = found.resolver.call_sites(function)
+            places += [Place(m, arg) for m, c in calls if (arg := argument(c, function, name.id, bound=False)) is not None]
+            values = [value for value in [default(function, name.id)] if value is not None]
+        places += [Place(found.resolver.module(scope), value) for value in values]
+    return places
+
+
+def _calls_fresh(body: ast.AST) -> bool:
     return any(
         isinstance(n, ast.Call) and (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", "")) in FRESH
         for n in ast.walk(body)
@@ -154,9 +190,7 @@ def check_uses(uses: tuple[Use, ...], slicer: Slicer, zero: bool) -> Diagnostic 
     if not needs:
         return None
     changing = [use for use in uses if use.kind in ("call", "write")]
-    state = any(
-        fact.effect in ("writes-self", "writes-global", "in-place") and phase == "batch" for phase, fact in slicer.carried.facts
-    )
+    state = any(fact.effect in ("writes-self", "writes-global", "in-place") and phase == "batch" for phase, fact in slicer.carried.facts)
     if changing or state:
         use = changing[0] if changing else needs[0]
         return Diagnostic("S304", use.module.span(use.node), (("what", use.what),))

@@ -177,6 +177,8 @@ class _Follower:
                 self.target(module, part)
             case ast.Subscript(value=container):
                 self._container(module, container)
+            case ast.Attribute(value=ast.Name() as holder) if isinstance(target.ctx, ast.Store) and holder.id not in ("self", "cls"):
+                self._container(module, holder)
             case ast.Attribute(attr=name) if name not in self.seen_attributes:
                 self.seen_attributes.add(name)
                 for other, node in self.found.program.mentions(name):
@@ -206,6 +208,9 @@ class _Follower:
             self.use(module, above)
         elif name in MUTATORS or name.endswith("_") or name.startswith("__") or _told(above) or self._for_effect(module, above, attribute):
             self.changes.append((module, attribute.value))
+        elif name == "copy" and isinstance(copy := module.names.parent_of[above], ast.Assign):
+            for target in copy.targets:
+                self._container(module, target)  # what is put into the copy is not put into the original
         elif name not in FRESH and name not in PLAIN_RESULTS and not name.startswith("new_"):
             self.use(module, above)
 

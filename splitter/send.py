@@ -112,7 +112,8 @@ def _state_beside(found: Found, slicer: Slicer, named: set[str]) -> bool:
     """
     named = named | {definition.node.name for definition in slicer.carried.definitions}
     for _, fact in slicer.carried.facts:
-        if (fact.effect == "writes-global" and fact.what in named) or (fact.effect == "writes-self" and "__class__" in fact.what):
+        shared = fact.effect == "writes-global" and fact.what in named and not _local(fact)
+        if shared or (fact.effect == "writes-self" and "__class__" in fact.what):
             return True
         if fact.effect == "in-place" and _default_changed(fact):
             return True
@@ -121,6 +122,12 @@ def _state_beside(found: Found, slicer: Slicer, named: set[str]) -> bool:
         for module in found.program.modules.values()
         for node in ast.walk(module.tree)
     )
+
+
+def _local(fact: Fact) -> bool:
+    """A variable of a function around, not of a module."""
+    scope = fact.module.names.scope_of[fact.node].lookup(fact.what)
+    return scope is not None and scope.kind == "function"
 
 
 def _compared(found: Found, slicer: Slicer) -> bool:

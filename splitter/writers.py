@@ -40,20 +40,20 @@ class Writers:
                         fact.effect == "writes-global"
                         and fact.what == mention.id
                         and self._means(other, fact.node, fact.what, module, name)
-                        and not self._dead(other, fact.node)
+                        and not self.dead(other, fact.node)
                     ):
                         yield other, fact.node
                 if isinstance(up, ast.stmt):
                     break
 
-    def _dead(self, module: Module, node: ast.AST, depth: int = 0) -> bool:
+    def dead(self, module: Module, node: ast.AST, depth: int = 0) -> bool:
         """Code of a top-level function that nothing in the program names, but for others like it."""
         function = next((up for up in module.names.ancestors(node) if module.names.parent_of.get(up) is module.tree), None)
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
             return False
         callers = [*self.found.resolver.call_sites(function), *self.found.resolver.escapes(function)]
         return depth < 5 and all(
-            any(up is function for up in other.names.ancestors(call)) or self._dead(other, call, depth + 1) for other, call in callers
+            any(up is function for up in other.names.ancestors(call)) or self.dead(other, call, depth + 1) for other, call in callers
         )
 
     def _means(self, other: Module, node: ast.AST, what: str, module: Module, name: str) -> bool:
