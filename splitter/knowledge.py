@@ -251,7 +251,13 @@ with_format with_transform add_column select_columns skip take repeat align_labe
 """.split()
 )
 MODEL_BASES = frozenset(
-    {"torch.nn.Module", "torch.nn.modules.module.Module", "pytorch_lightning.LightningModule", "lightning.LightningModule", "lightning.pytorch.LightningModule"}
+    {
+        "torch.nn.Module",
+        "torch.nn.modules.module.Module",
+        "pytorch_lightning.LightningModule",
+        "lightning.LightningModule",
+        "lightning.pytorch.LightningModule",
+    }
 )
 # Wrappers that the trainer keeps: torch's own code over handles. The position is that of the wrapped dataset (or list of datasets).
 WRAPPERS = frozenset(

@@ -86,6 +86,8 @@ class _Follower:
                 self.use(module, parent)
             case ast.IfExp(test=test) if test is use:
                 pass
+            case ast.Tuple(elts=parts) if (pair := _paired(module, parent, parts.index(use))) is not None:
+                self.target(module, pair)
             case ast.IfExp() | ast.BoolOp() | ast.Starred() | ast.Tuple() | ast.List() | ast.Dict() | ast.Set() | ast.Await():
                 self.use(module, parent)
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
@@ -290,6 +292,15 @@ class _Follower:
         if function is not None:
             for other, call in self.found.resolver.call_sites(function):
                 self.use(other, call)
+
+
+def _paired(module: Module, values: ast.Tuple, place: int) -> ast.expr | None:
+    """The target of `a, b = x, y` that a value is given to."""
+    above = module.names.parent_of[values]
+    target = above.targets[0] if isinstance(above, ast.Assign) and len(above.targets) == 1 else None
+    if isinstance(target, ast.Tuple) and len(target.elts) == len(values.elts):
+        return target.elts[place]
+    return None
 
 
 def _told(call: ast.Call) -> bool:
