@@ -55,6 +55,7 @@ def test_a_loader_that_a_library_constructs_anew_has_the_same_batches(scratch: S
     assert script.stdout.count("torch torch\n") == 4, script.stderr
     assert (split.stdout, split.returncode) == (script.stdout.replace("torch torch\n", "splitter_runtime torch\n"), 0), split.stderr
 
+
 SEEDED = """
 dataset = Noise(21)
 for count in (2, 0):
