@@ -98,9 +98,7 @@ def dataset(name: str, *, stateless: bool | None = None, globals: tuple[str, ...
     return declare
 
 
-def loader(
-    name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = (), accepts: tuple[str, ...] = ()
-) -> Callable[[_F], _F]:
+def loader(name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = (), accepts: tuple[str, ...] = ()) -> Callable[[_F], _F]:
     """Declare the builder of a loader's functions; it returns a Loader.
 
     `accepts` names the script's own classes and functions that a dataset sent by the trainer may consist of: "Photos" of this program,
