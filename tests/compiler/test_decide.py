@@ -197,7 +197,13 @@ LEFT = {
 
 # Can't be built a second time on the worker: the trainer builds it and sends it. The value says with which number of workers.
 SENT = {
-    "printed while built": "if len(sys.argv) > 1:\n    print('big')\n    f = Scale(2)\nelse:\n    f = Scale(1)\nloader = DataLoader(Rows(f))",
+    "printed while built": """
+        if len(sys.argv) > 1:
+            print('big')
+            f = Scale(2)
+        else:
+            f = Scale(1)
+        loader = DataLoader(Rows(f))""",
     "transform replaced": "data = Rows()\nloader = DataLoader(data, num_workers=1)\ndata.f = Scale(2)",
     "through loader.dataset": "loader = DataLoader(Rows(), num_workers=1)\nloader.dataset.f = Scale(2)",
     "list grows later": "rows = [1, 2]\nloader = DataLoader(Rows(rows), num_workers=1)\nrows.append(3)",
@@ -266,7 +272,13 @@ def test_is_sent(tmp_path: Path, text: str) -> None:
 SENT_NEVER = {
     "changed meanwhile, in one process": "rows = set(['a', 'b'])\nloader = DataLoader(Rows(list(rows)))\nloader.dataset.rows.append(3)",
     "lambda in it": "class L(Rows):\n    pass\nloader = DataLoader(L(list(set(['a'])), lambda x: x), num_workers=1)",
-    "class inside of a function": "def make():\n    class L(Rows):\n        pass\n    d = L(list(set(['a'])))\n    return DataLoader(d, num_workers=1)\nl = make()",
+    "class inside of a function": """
+        def make():
+            class L(Rows):
+                pass
+            d = L(list(set(['a'])))
+            return DataLoader(d, num_workers=1)
+        l = make()""",
     "shared value": "import multiprocessing\nv = multiprocessing.Value('i')\nloader = DataLoader(Rows(v), num_workers=1)",
     "collate replaced": "loader = DataLoader(Rows(list(set(['a']))), num_workers=1)\nloader.collate_fn = Scale(1)",
     "clock with each sample": "import time\nclass C(Rows):\n    def __getitem__(self, i):\n        return time.time()\n"
