@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml runtime/pyproject.toml
 	@touch $@
 
 test: setup
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3 --dist worksteal
 
 lint: setup
 	$(BIN)/ruff check .
