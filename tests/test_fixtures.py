@@ -157,8 +157,6 @@ def test_generated_files(fixture: str, scratch: Scratch, update: bool) -> None:
     assert texts == {name: content.decode() for name, content in files_below(expected).items()}
 
 
-@pytest.mark.parametrize(
-    "fixture", [fixture for fixture in ([name for name in SPLIT if name not in COMPILED]) if fixture not in POOL]
 @pytest.mark.parametrize("fixture", [name for name in SPLIT if name not in COMPILED and name not in POOL])  # verified: the others
 def test_same_output_as_the_script(fixture: str, scratch: Scratch) -> None:
     script, split = scratch.copy(fixture, "script"), scratch.copy(fixture, "split")
