@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from splitter.verify import Recording, VerifyReport, verify
+from splitter.verify import Ending, Recording, VerifyReport, verify
 
 PROGRAM = """
 import random
