@@ -24,7 +24,7 @@ from splitter.kinds import SENDABLE
 from splitter.order import happens_before
 from splitter.read import ENTRY, Module
 from splitter.reading import changed_from
-from splitter.repeat import forbids
+from splitter.repeat import deep_facts, forbids
 from splitter.resolve import Definition, Library, LocalModule, Value
 from splitter.scopes import Binding, Scope, free_names
 from splitter.writers import Writers
@@ -273,7 +273,9 @@ class Carrier:
     def _may_make(self, module: Module, stmt: ast.stmt, name: str) -> bool:
         """Whether the worker may make a global, too; what a local module makes when it is imported is judged by `local_module`."""
         reason = self.forbids(module, stmt, allow=name)
-        return reason is None or (module.name != ENTRY and reason.code == "S305")
+        if reason is None or module.name == ENTRY or reason.code != "S305":
+            return reason is None
+        return not any(fact.effect in ("opens", "writes-file") for fact in deep_facts(self.found, self.effects, module, stmt))
 
     def _carry_makers(self, module: Module, name: ast.Name, bindings: list[Binding], makers: list[ast.stmt]) -> bool:
         """Carry the statements that make a global; False (and nothing carried) when they need what the trainer sends."""

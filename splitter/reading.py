@@ -44,7 +44,7 @@ default_convert pin_memory
 """.split()
 )
 PLAIN_RESULTS = PLAIN_METHODS - {"get", "values", "items", "copy", "pop"}
-TEXT_METHODS = frozenset("strip lstrip rstrip lower upper startswith endswith splitlines encode format title isdigit".split())
+TEXT_METHODS = frozenset("strip lstrip rstrip lower upper startswith endswith splitlines isdigit".split())
 MOST = 400
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 

@@ -311,3 +311,18 @@ def test_streams_stand_in_for_workers(tmp_path: Path) -> None:
     script.write_text(HEAD + "loader = DataLoader(Noisy())\n")
     plan = compile_script(script, streams=3)
     assert plan.feeds[0].status == "split" and plan.loaders[0].streams == 3
+
+
+def test_a_file_that_a_module_opens_is_not_opened_twice(tmp_path: Path) -> None:
+    (tmp_path / "lines.py").write_text(
+        "from torch.utils.data import Dataset\nLINES = open('lines.txt')\n\n\nclass Lines(Dataset):\n    def __len__(self):\n        return 6\n\n"
+        "    def __getitem__(self, i):\n        return float(LINES.readline())\n"
+    )
+    plan = _plan(tmp_path, "from lines import Lines\nloader = DataLoader(Lines(), num_workers=2)")
+    assert [feed.code for feed in plan.feeds] == ["S305"]
+
+
+def test_an_object_with_an_encode_method_is_no_text(tmp_path: Path) -> None:
+    text = "class Words:\n    def __init__(self):\n        self.known = []\n    def encode(self, x):\n        return len(self.known)\n"
+    plan = _plan(tmp_path, text + "words = Words()\nloader = DataLoader(Rows(words))\nprint(words.encode('a'))\nwords.known.append('b')")
+    assert [feed.code for feed in plan.feeds] == ["S304"]
