@@ -315,8 +315,8 @@ def test_streams_stand_in_for_workers(tmp_path: Path) -> None:
 
 def test_a_file_that_a_module_opens_is_not_opened_twice(tmp_path: Path) -> None:
     (tmp_path / "lines.py").write_text(
-        "from torch.utils.data import Dataset\nLINES = open('lines.txt')\n\n\nclass Lines(Dataset):\n    def __len__(self):\n        return 6\n\n"
-        "    def __getitem__(self, i):\n        return float(LINES.readline())\n"
+        "from torch.utils.data import Dataset\nLINES = open('lines.txt')\n\n\nclass Lines(Dataset):\n"
+        "    def __len__(self):\n        return 6\n\n    def __getitem__(self, i):\n        return float(LINES.readline())\n"
     )
     plan = _plan(tmp_path, "from lines import Lines\nloader = DataLoader(Lines(), num_workers=2)")
     assert [feed.code for feed in plan.feeds] == ["S305"]
