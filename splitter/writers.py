@@ -49,12 +49,23 @@ class Writers:
     def dead(self, module: Module, node: ast.AST, depth: int = 0) -> bool:
         """Code of a top-level function that nothing in the program names, but for others like it."""
         function = next((up for up in module.names.ancestors(node) if module.names.parent_of.get(up) is module.tree), None)
-        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list:
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)) or function.decorator_list or self._spoken(function.name):
             return False
         callers = [*self.found.resolver.call_sites(function), *self.found.resolver.escapes(function)]
         return depth < 5 and all(
             any(up is function for up in other.names.ancestors(call)) or self.dead(other, call, depth + 1) for other, call in callers
         )
+
+    def _spoken(self, name: str) -> bool:
+        """Whether a string of the program is the name of a function: it may be looked up by that, unless `__all__` lists it."""
+        for module in self.found.program.containing(name):
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.Constant) and node.value == name:
+                    statement = module.names.statement(node)
+                    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+                    if not (isinstance(target, ast.Name) and target.id == "__all__"):
+                        return True
+        return False
 
     def _means(self, other: Module, node: ast.AST, what: str, module: Module, name: str) -> bool:
         if other is module:
