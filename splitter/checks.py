@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from splitter import reading
 from splitter.effects import Fact
 from splitter.find import Found
-from splitter.flow import reaching
 from splitter.ir import Diagnostic, Residence
 from splitter.kinds import SENDABLE
 from splitter.knowledge import row
@@ -16,7 +15,7 @@ from splitter.loader_classes import is_super
 from splitter.origins import Origin, Tracer
 from splitter.places import Place, Places
 from splitter.read import Module
-from splitter.resolve import Definition, Library, argument, default
+from splitter.resolve import Definition, Library
 from splitter.sites import Site
 from splitter.slice import Slicer
 from splitter.uses import Use
@@ -24,7 +23,6 @@ from splitter.uses import Use
 # Read a file to its end and keep nothing of it.
 WHOLE = frozenset("pickle.load json.load torch.load yaml.load yaml.safe_load marshal.load dill.load joblib.load tomllib.load".split())
 DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 FRESH = frozenset(
     """stack cat tensor as_tensor pad_sequence default_collate concatenate array zeros ones empty full clone FloatTensor LongTensor
 from_numpy Tensor""".split()
@@ -127,25 +125,8 @@ def _makes_new(found: Found, module: Module, collate: ast.expr, depth: int = 0) 
     known = found.resolver.definition(module, collate) or (found.resolver.method(instance, "__call__") if instance else None)
     if known is not None or isinstance(collate, ast.Lambda):
         return _calls_fresh(known.node if known is not None else collate)
-    given = _given(found, module, collate) if depth < 8 else []
+    given = Places(found.resolver, found.kinds).alternatives(Place(module, collate)) if depth < 8 else []
     return bool(given) and all(_makes_new(found, place.module, place.expr, depth + 1) for place in given)
-
-
-def _given(found: Found, module: Module, name: ast.expr) -> list[Place]:
-    """What a variable or an attribute may have been given."""
-    places = [place for place in Places(found.resolver, found.kinds).values(Place(module, name)) if place.expr is not name]
-    scope = module.names.scope_of[name].lookup(name.id) if isinstance(name, ast.Name) else None
-    if places or scope is None or not isinstance(name, ast.Name):
-        return places
-    for binding in reaching(name, name.id, module.names, scope):
-        values = [binding.value] if binding.value is not None and not binding.path else []
-        if binding.kind == "param":
-            function = next(up for up in module.names.ancestors(binding.node) if isinstance(up, FUNCTIONS))
-            calls = found.resolver.call_sites(function)
-            places += [Place(m, arg) for m, c in calls if (arg := argument(c, function, name.id, bound=False)) is not None]
-            values = [value for value in [default(function, name.id)] if value is not None]
-        places += [Place(found.resolver.module(scope), value) for value in values]
-    return places
 
 
 def _calls_fresh(body: ast.AST) -> bool:

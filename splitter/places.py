@@ -128,6 +128,24 @@ class Places:
                 found.append(Place(owner, fallback))
         return found or [place]
 
+    def alternatives(self, place: Place) -> list[Place]:
+        """What a variable, a parameter or an attribute may have been given, as far as the text shows; never the expression itself."""
+        module, expr = place.module, place.expr
+        found = [value for value in self.values(place) if value.expr is not expr]
+        scope = module.names.scope_of[expr].lookup(expr.id) if isinstance(expr, ast.Name) else None
+        if found or scope is None or not isinstance(expr, ast.Name):
+            return found
+        owner = self.resolver.module(scope)
+        for binding in reaching(expr, expr.id, module.names, scope):
+            values = [binding.value] if binding.value is not None and not binding.path else []
+            function = function_of(owner, binding.node) if binding.kind == "param" else None
+            if function is not None:
+                calls = self.resolver.call_sites(function)
+                found += [Place(m, arg) for m, c in calls if (arg := argument(c, function, expr.id, bound=False)) is not None]
+                values = [value for value in [default(function, expr.id)] if value is not None]
+            found += [Place(owner, value) for value in values]
+        return found
+
     @cached_property
     def loose(self) -> bool:
         """Whether the program puts a collate or init function under its name anywhere but in a call's or function's own arguments."""
