@@ -80,7 +80,7 @@ class Welcome(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., digest: _Optional[str] = ..., versions: _Optional[_Mapping[str, str]] = ..., refused: _Optional[bool] = ..., datasets: _Optional[_Iterable[_Union[Builder, _Mapping]]] = ..., loaders: _Optional[_Iterable[_Union[Builder, _Mapping]]] = ..., program: _Optional[str] = ..., lines: _Optional[_Iterable[_Union[Lines, _Mapping]]] = ..., processes: _Optional[int] = ..., host_pid: _Optional[int] = ...) -> None: ...
 
 class Builder(_message.Message):
-    __slots__ = ("name", "stateless")
+    __slots__ = ("name", "stateless", "draws_known", "draws")
     class Stateless(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         UNKNOWN: _ClassVar[Builder.Stateless]
@@ -91,9 +91,13 @@ class Builder(_message.Message):
     NO: Builder.Stateless
     NAME_FIELD_NUMBER: _ClassVar[int]
     STATELESS_FIELD_NUMBER: _ClassVar[int]
+    DRAWS_KNOWN_FIELD_NUMBER: _ClassVar[int]
+    DRAWS_FIELD_NUMBER: _ClassVar[int]
     name: str
     stateless: Builder.Stateless
-    def __init__(self, name: _Optional[str] = ..., stateless: _Optional[_Union[Builder.Stateless, str]] = ...) -> None: ...
+    draws_known: bool
+    draws: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., stateless: _Optional[_Union[Builder.Stateless, str]] = ..., draws_known: _Optional[bool] = ..., draws: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Lines(_message.Message):
     __slots__ = ("worker", "script", "count", "path")
@@ -136,3 +140,67 @@ class Ended(_message.Message):
     channel: int
     why: str
     def __init__(self, channel: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("program", "pid", "now", "started", "processes", "draining", "batches", "bytes", "resident_bytes", "cpu_seconds", "sessions")
+    PROGRAM_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    NOW_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    PROCESSES_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SESSIONS_FIELD_NUMBER: _ClassVar[int]
+    program: str
+    pid: int
+    now: float
+    started: float
+    processes: int
+    draining: bool
+    batches: int
+    bytes: int
+    resident_bytes: int
+    cpu_seconds: float
+    sessions: _containers.RepeatedCompositeFieldContainer[SessionStatus]
+    def __init__(self, program: _Optional[str] = ..., pid: _Optional[int] = ..., now: _Optional[float] = ..., started: _Optional[float] = ..., processes: _Optional[int] = ..., draining: _Optional[bool] = ..., batches: _Optional[int] = ..., bytes: _Optional[int] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., sessions: _Optional[_Iterable[_Union[SessionStatus, _Mapping]]] = ...) -> None: ...
+
+class SessionStatus(_message.Message):
+    __slots__ = ("peer", "started", "template", "resident_bytes", "cpu_seconds", "streams")
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
+    TEMPLATE_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    peer: str
+    started: float
+    template: int
+    resident_bytes: int
+    cpu_seconds: float
+    streams: _containers.RepeatedCompositeFieldContainer[StreamStatus]
+    def __init__(self, peer: _Optional[str] = ..., started: _Optional[float] = ..., template: _Optional[int] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ..., streams: _Optional[_Iterable[_Union[StreamStatus, _Mapping]]] = ...) -> None: ...
+
+class StreamStatus(_message.Message):
+    __slots__ = ("channel", "pid", "batches", "bytes", "queue", "resident_bytes", "cpu_seconds")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    PID_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    RESIDENT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    channel: int
+    pid: int
+    batches: int
+    bytes: int
+    queue: int
+    resident_bytes: int
+    cpu_seconds: float
+    def __init__(self, channel: _Optional[int] = ..., pid: _Optional[int] = ..., batches: _Optional[int] = ..., bytes: _Optional[int] = ..., queue: _Optional[int] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
