@@ -15,7 +15,7 @@ help:
 	@echo "make format   format the sources in place"
 	@echo "make check    what CI runs: format check, lint, types, tests"
 	@echo "make demo     split an ImageNet-like script and run both versions"
-	@echo "make bench    images per second of the split against torch's own loader"
+	@echo "make bench    the speed table: the split against torch's own loader (ARGS=--peers: and others)"
 	@echo "make proto    generate the gRPC code from runtime/feed.proto"
 	@echo "make readme   write the tables of codes and files into README.md"
 	@echo "make clean    remove .venv and everything that was made"
@@ -53,7 +53,7 @@ demo: setup
 	@$(BIN)/python tools/demo.py $(ARGS)
 
 bench: setup
-	@$(BIN)/python tools/bench_loader.py $(ARGS)
+	@$(BIN)/python tools/bench.py $(ARGS)
 
 proto: setup
 	$(BIN)/python tools/gen_proto.py

@@ -1,0 +1,130 @@
+"""Measures the split against torch's own loader, a bare gRPC stream and, with --peers, other libraries that read on remote workers.
+
+    python tools/bench.py                   the rows that need nothing but this repository
+    python tools/bench.py --peers           all rows; makes an environment for each peer below bench/venvs
+    python tools/bench.py --only rows --only remote --rounds 3
+    python tools/bench.py --markdown        the table as it stands in the README
+
+Contenders of a row run in turn (A B A B ...), each as a process of its own. Every round gives one ratio; the result is their median.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from pathlib import Path
+
+from bench_experiments import LOCAL_EXPERIMENTS, PEER_EXPERIMENTS, ROOT, Bench, Experiment, prepare_script
+from bench_table import SPLIT, Numbers, Outcome, Round, markdown_table, outcome, rich_table
+from command import CommandError
+from photos import PhotosError
+from rich.console import Console
+
+EVERYTHING = (*LOCAL_EXPERIMENTS, *PEER_EXPERIMENTS)
+KEYS = tuple(dict.fromkeys(row.key for experiment in EVERYTHING for row in experiment.rows))
+
+
+class Complaints:
+    """What went wrong: one line for each contender, which is then left out; the rest goes on."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self.needed = False  # whether something other than a peer failed
+
+    def add(self, experiment: Experiment, contender: str, error: Exception) -> None:
+        self.needed = self.needed or contender == SPLIT or experiment not in PEER_EXPERIMENTS
+        self._console.print(f"bench: {experiment.name}: {contender} left out: {error}", soft_wrap=True, markup=False)
+
+
+def measure(bench: Bench, experiment: Experiment, rounds: int, console: Console, complaints: Complaints) -> list[Round]:
+    """Run all contenders in turn, `rounds` times. A contender that fails is left out from then on."""
+    with console.status(f"{experiment.name}: splitting {experiment.script}.py"):
+        prepare_script(bench, experiment.script)
+    running = list(experiment.contenders)
+    for contender in experiment.contenders:
+        with console.status(f"{experiment.name}: preparing {contender.name}"):
+            try:
+                contender.prepare(bench)
+            except (CommandError, OSError) as error:
+                complaints.add(experiment, contender.name, error)
+                running.remove(contender)
+    done: list[Round] = []
+    for number in range(1, rounds + 1):
+        if len(running) < 2 or running[0].name != SPLIT:
+            break  # nothing is left to compare
+        found: dict[str, Numbers] = {}
+        for contender in tuple(running):
+            with console.status(f"{experiment.name}: {contender.name}, round {number} of {rounds}"):
+                try:
+                    found[contender.name] = contender.run(bench)
+                except (CommandError, OSError) as error:
+                    complaints.add(experiment, contender.name, error)
+                    running.remove(contender)
+        done.append(found)
+    return done
+
+
+def outcomes(
+    bench: Bench, experiments: Sequence[Experiment], keys: Sequence[str], rounds: int, console: Console, complaints: Complaints
+) -> Iterator[Outcome]:
+    """Measure experiments one after another; the lines of the rows that were asked for."""
+    for experiment in experiments:
+        try:
+            done = measure(bench, experiment, min(rounds, experiment.most_rounds), console, complaints)
+        except (CommandError, PhotosError, OSError) as error:
+            complaints.add(experiment, SPLIT, error)
+            continue
+        for row in experiment.rows:
+            line = outcome(row, done) if row.key in keys else None
+            if line is not None:
+                yield line
+
+
+def processor() -> str:
+    """The processor's name, as far as Linux tells it."""
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def title(rounds: int, quick: bool) -> str:
+    small = "small sizes, says nothing of speed; " if quick else ""
+    python = platform.python_version()
+    return f"{small}medians of up to {rounds} rounds; {os.cpu_count()} CPUs ({processor()}), Python {python}, torch {version('torch')}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure the split against torch's own loader, a bare gRPC stream and other libraries.")
+    parser.add_argument("--only", action="append", choices=KEYS, metavar="ROW", help=f"this row, may be repeated: {', '.join(KEYS)}")
+    parser.add_argument("--peers", action="store_true", help="also the rows that install other libraries")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each program of a row runs, at most (default: 5; long ones: 3)")
+    parser.add_argument("--markdown", action="store_true", help="print the table as Markdown")
+    parser.add_argument("--quick", action="store_true", help="one round with small sizes, to see that every row works")
+    args = parser.parse_args()
+    if args.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    rounds = 1 if args.quick else args.rounds
+    console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+    offered = EVERYTHING if args.peers or args.only else LOCAL_EXPERIMENTS
+    keys = args.only or KEYS
+    chosen = [experiment for experiment in offered if any(row.key in keys for row in experiment.rows)]
+    complaints = Complaints(progress)
+    try:
+        lines = list(outcomes(Bench(ROOT / "bench", args.quick), chosen, keys, rounds, progress, complaints))
+    except KeyboardInterrupt:
+        print("bench: interrupted", file=sys.stderr)
+        return 130
+    if args.markdown:
+        print(f"{markdown_table(lines)}\n\n{title(rounds, args.quick)}")
+    else:
+        console.print(rich_table(lines, title(rounds, args.quick)))
+    return 2 if complaints.needed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,264 @@
+"""What the benchmarks run: for each experiment its contenders, which do the same work, and the rows that come of it.
+
+The measured scripts are in tools/measured; they are copied to bench/ and split there by `splitter transform`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench_memory import measure_memory
+from bench_table import SPLIT, Compare, Numbers, Row, derive
+from bench_venvs import PEERS, Peer, ensure_venv
+from command import CommandError, Finished, run_command, server
+from photos import write_photos_once
+
+ROOT = Path(__file__).resolve().parent.parent
+TOOLS = ROOT / "tools"
+TRANSFORM_SECONDS, RUN_SECONDS, START_SECONDS = 120.0, 300.0, 60.0
+TORCH, BARE = "torch", "bare"
+DATALOADER = "torch DataLoader, {} workers"
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Where and how large."""
+
+    folder: Path
+    quick: bool  # small sizes, only to see that everything works
+
+    def size(self, full: int, least: int) -> str:
+        return str(max(full // 20, least) if self.quick else full)
+
+    @property
+    def env(self) -> dict[str, str]:
+        """The environment of every program: this one's, with no options of the split."""
+        return {name: value for name, value in os.environ.items() if not name.startswith("SPLITTER_")}
+
+    def run(self, *argv: str, python: str = sys.executable, env: Mapping[str, str] | None = None) -> Numbers:
+        """Run a Python program that prints one line of JSON at its end; its metrics."""
+        ended = run_command([python, *argv], folder=self.folder, seconds=RUN_SECONDS, env={**self.env, **(env or {})})
+        return derive(parse_numbers(argv[0], ended), ended.started)
+
+
+def parse_numbers(program: str, ended: Finished) -> dict[str, float]:
+    """The last line that a program printed, as JSON."""
+    try:
+        return {str(name): float(value) for name, value in json.loads(ended.stdout.splitlines()[-1]).items()}
+    except (IndexError, ValueError, TypeError, AttributeError):
+        raise CommandError(f"{program} printed no line of JSON with numbers at its end") from None
+
+
+Run = Callable[[Bench], Numbers]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One of the programs that do an experiment's work."""
+
+    name: str
+    run: Run
+    prepare: Callable[[Bench], object] = lambda bench: None  # before the first round
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Contenders that run in turn, once in every round."""
+
+    name: str
+    script: str  # in tools/measured, without .py
+    contenders: tuple[Contender, ...]
+    rows: tuple[Row, ...]
+    most_rounds: int = 5
+
+
+def prepare_script(bench: Bench, script: str) -> None:
+    """Copy a script and split it; write the photographs when it reads them."""
+    bench.folder.mkdir(exist_ok=True)
+    if script == "jpeg":
+        write_photos_once(bench.folder / "data", train=1500, val=300)
+    shutil.copyfile(TOOLS / "measured" / f"{script}.py", bench.folder / f"{script}.py")
+    argv = [sys.executable, "-m", "splitter", "transform", f"{script}.py", "--", "data"]
+    run_command(argv, folder=bench.folder, seconds=TRANSFORM_SECONDS, env=bench.env)
+
+
+def memory_arguments(bench: Bench, kind: str) -> list[str]:
+    """Arguments of memory.py for 64 images or rows in a batch."""
+    if kind == "rows":
+        return ["--shape", "20", "--kept", "4096", "--length", bench.size(128_000, 6_400)]
+    return ["--shape", "3", "224", "224", "--dtype", kind, "--length", bench.size(3_840, 512)]
+
+
+def jpeg_arguments(bench: Bench) -> list[str]:
+    return ["data", "--epochs", "1" if bench.quick else "2"]
+
+
+def local_pair(script: str, arguments: Callable[[Bench], list[str]]) -> tuple[Contender, ...]:
+    """The split with workers on this machine, and the script as it is."""
+
+    def run(program: str) -> Run:
+        return lambda bench: bench.run(program, *arguments(bench))
+
+    return Contender(SPLIT, run(f"{script}_trainer.py")), Contender(TORCH, run(f"{script}.py"))
+
+
+def run_remote(bench: Bench, script: str, hosts: int, arguments: list[str]) -> Numbers:
+    """Run the trainer with `hosts` worker programs that listen on loopback."""
+    argv = [sys.executable, f"{script}_worker.py", "--listen", "127.0.0.1:0"]
+    with contextlib.ExitStack() as stack:
+        workers = [stack.enter_context(server(argv, folder=bench.folder, seconds=START_SECONDS, env=bench.env)) for _ in range(hosts)]
+        return bench.run(f"{script}_trainer.py", *arguments, env={"SPLITTER_WORKERS": ",".join(workers)})
+
+
+def run_bare(bench: Bench) -> Numbers:
+    """Read a bare byte stream from another process."""
+    program = str(TOOLS / "bare_stream.py")
+    with server([sys.executable, program, "serve"], folder=bench.folder, seconds=START_SECONDS, env=bench.env) as address:
+        return bench.run(program, "read", address, "--bytes", bench.size(4_000_000_000, 400_000_000))
+
+
+def peer_contender(peer: Peer, kind: str, arguments: Callable[[Bench], list[str]]) -> Contender:
+    """A peer's program, in the peer's own environment."""
+
+    def prepare(bench: Bench) -> Path:
+        folder = bench.folder / "venvs"
+        folder.mkdir(exist_ok=True)
+        return ensure_venv(folder, peer)
+
+    def run(bench: Bench) -> Numbers:
+        return bench.run(str(TOOLS / "peers" / peer.program), kind, *arguments(bench), python=str(prepare(bench)))
+
+    return Contender(peer.name, run, prepare)
+
+
+def loader_experiment(name: str, script: str, what: str, metric: str, target: float, arguments: Callable[[Bench], list[str]]) -> Experiment:
+    row = Row(name, what + ", 2 local workers", TORCH, DATALOADER.format(2), metric, Compare.RATE, target)
+    return Experiment(name, script, local_pair(script, arguments), (row,))
+
+
+FIRST = Experiment(
+    "first",
+    "small",
+    local_pair("small", lambda bench: []),
+    (
+        Row(
+            "first",
+            "first batch of the first epoch, small script, from the start of the process",
+            TORCH,
+            DATALOADER.format(2),
+            "first",
+            Compare.LATER,
+            0.3,
+        ),
+    ),
+)
+EPOCH = Experiment(
+    "epoch",
+    "paths",
+    local_pair("paths", lambda bench: ["data", "--paths", bench.size(1_000_000, 0)]),
+    (
+        Row(
+            "epoch",
+            "first batch of a later epoch, 1,000,000 paths in a list",
+            TORCH,
+            DATALOADER.format(2),
+            "later",
+            Compare.TIMES_SOONER,
+            2.0,
+        ),
+    ),
+    most_rounds=3,
+)
+REMOTE = Experiment(
+    "remote",
+    "memory",
+    (
+        Contender(SPLIT, lambda bench: run_remote(bench, "memory", 1, memory_arguments(bench, "float32"))),
+        Contender(BARE, run_bare),
+    ),
+    (
+        Row(
+            "remote",
+            "remote over gRPC on loopback, float32 images",
+            BARE,
+            "bare gRPC byte stream, 1 MiB messages",
+            "GB/s",
+            Compare.RATE,
+            0.85,
+        ),
+        Row("remote-cpu", "the same, CPU time of the trainer", BARE, "its client", "CPU s/GB", Compare.COST, 1.3),
+    ),
+)
+
+
+def memory_run(program: str) -> Run:
+    def run(bench: Bench) -> Numbers:
+        argv = [sys.executable, program, "data", "--paths", bench.size(1_000_000, 0), "--workers", "4"]
+        return derive(measure_memory(argv, folder=bench.folder, seconds=RUN_SECONDS, env=bench.env, epoch=3), 0.0)
+
+    return run
+
+
+MEMORY = Experiment(
+    "memory",
+    "paths",
+    (Contender(SPLIT, memory_run("paths_trainer.py")), Contender(TORCH, memory_run("paths.py"))),
+    (
+        Row(
+            "memory",
+            "memory of trainer and workers, 1,000,000 paths, peak in the third epoch",
+            TORCH,
+            DATALOADER.format(4),
+            "peak",
+            Compare.COST,
+            0.5,
+        ),
+        Row("memory", "the same, lowest", TORCH, DATALOADER.format(4), "lowest", Compare.COST),
+    ),
+    most_rounds=3,
+)
+
+
+def peer_experiment(
+    name: str, script: str, kind: str, what: str, metric: str, target: float, arguments: Callable[[Bench], list[str]]
+) -> Experiment:
+    """The split against every peer that can do the work: tf.data service runs no Python of the user's, so no torchvision."""
+    peers = [peer for peer in PEERS if peer.torch or kind == "memory"]
+    rows = [Row(name, what, peer.name, peer.title, metric, Compare.RATE, target) for peer in peers]
+    rows += [Row(f"{name}-first", "the same, first batch", peer.name, peer.title, "first", Compare.LATER) for peer in peers]
+    contenders = [Contender(SPLIT, lambda bench: run_remote(bench, script, 2, arguments(bench)))]
+    contenders += [peer_contender(peer, kind, arguments) for peer in peers]
+    return Experiment(name, script, tuple(contenders), tuple(rows), most_rounds=3)
+
+
+LOCAL_EXPERIMENTS = (
+    loader_experiment(
+        "float32", "memory", "64 x 3x224x224 float32 from memory", "GB/s", 2.5, lambda bench: memory_arguments(bench, "float32")
+    ),
+    loader_experiment("uint8", "memory", "64 x 3x224x224 uint8 from memory", "GB/s", 2.5, lambda bench: memory_arguments(bench, "uint8")),
+    loader_experiment("rows", "memory", "64 rows of 20 float32", "batches/s", 8.0, lambda bench: memory_arguments(bench, "rows")),
+    loader_experiment("jpeg", "jpeg", "JPEG decode, crop, normalise", "images/s", 1.05, jpeg_arguments),
+    FIRST,
+    EPOCH,
+    REMOTE,
+    MEMORY,
+)
+PEER_EXPERIMENTS = (
+    peer_experiment(
+        "peers",
+        "memory",
+        "memory",
+        "remote, float32 images from memory, 2 workers",
+        "GB/s",
+        1.0,
+        lambda bench: memory_arguments(bench, "float32"),
+    ),
+    peer_experiment("peers-jpeg", "jpeg", "jpeg", "remote, JPEG pipeline, same transforms, 2 workers", "images/s", 1.3, jpeg_arguments),
+)
