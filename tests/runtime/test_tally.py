@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 import timeit
@@ -64,7 +65,7 @@ def test_the_time_between_lines_has_a_limit() -> None:
     pace = Pace()
     epoch = Epoch(batches=1, nbytes=1, waited=0.0, seconds=0.5)
     times = [number for number in range(2000) if pace.add(epoch, number * 0.5) is not None]
-    assert max(after - before for before, after in zip(times, times[1:], strict=False)) == 120
+    assert max(after - before for before, after in itertools.pairwise(times)) == 120
 
 
 def test_goes_to_standard_error_by_default() -> None:
