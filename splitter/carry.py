@@ -52,6 +52,7 @@ class Carried:
     facts: list[tuple[Phase, Fact]] = field(default_factory=list)
     modules: set[str] = field(default_factory=set)
     definitions: list[Definition] = field(default_factory=list)
+    code: list[tuple[Module, ast.AST]] = field(default_factory=list)  # all that was looked at, whoever has its text
     done: set[tuple[int, str]] = field(default_factory=set)
     inside: set[int] = field(default_factory=set)
     quiet: bool = False
@@ -132,6 +133,7 @@ class Carrier:
 
     def code(self, module: Module, node: ast.AST, phase: Phase) -> None:
         """Note the facts of some moved code, and take along every module-level name that it reads."""
+        self.carried.code.append((module, node))
         self.carried.facts += [(phase, fact) for fact in self.effects.of(module, node)]
         for name in free_names(node, module.names):
             self.name(module, name, phase)
@@ -177,6 +179,7 @@ class Carrier:
             self.local_module(target.module)
         elif isinstance(target, Value) and target.module is not self.module and target.binding.kind != "param":
             if target.binding.scope.kind == "module" and target.binding.value is not None:
+                self.carried.code.append((target.module, target.binding.value))
                 self.carried.facts += [("build", fact) for fact in self.effects.of(target.module, target.binding.value)]
                 self._unchanging(target.module, target.binding.name)
 

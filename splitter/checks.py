@@ -80,6 +80,14 @@ def _kept(found: Found, fact: Fact) -> bool:
     return reader == "csv.reader" or (reader not in WHOLE and found.kinds.of(module, value) not in SENDABLE)
 
 
+def closed(found: Found, fact: Fact) -> bool:
+    """An open file that a `with` closes, or that is read to its end and dropped: json.load(open(path))."""
+    parent = fact.module.names.parent_of.get(fact.node)
+    if isinstance(parent, ast.withitem):
+        return True
+    return isinstance(parent, ast.Call) and fact.node in parent.args and found.resolver.library(fact.module, parent.func) in WHOLE
+
+
 def _read_outside(found: Found, slicer: Slicer, fact: Fact, inside: set[int]) -> int | None:
     """The line where the trainer reads a global that moved code changes while it builds the dataset or makes batches."""
     if slicer.carrier.writers.registrations(fact.module, fact.node):
@@ -190,9 +198,9 @@ def stateless(found: Found, slicer: Slicer | None, origin: Origin | None) -> boo
     facts = [fact for phase, fact in slicer.carried.facts if phase == "batch"]
     if any(fact.effect in ("writes-self", "writes-global") for fact in facts):
         return False
-    if any(fact.effect in ("in-place", "unknown", "reseeds", "opens") for fact in facts) or any(
-        fact.effect == "opens" for _, fact in slicer.carried.facts
-    ):
+    if any(fact.effect in ("in-place", "unknown", "reseeds") for fact in facts):
+        return None
+    if any(fact.effect == "opens" and not closed(found, fact) for _, fact in slicer.carried.facts):
         return None
     if origin is not None:
         for target in found.resolver.targets(origin.module, origin.expr.func) if isinstance(origin.expr, ast.Call) else ():

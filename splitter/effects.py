@@ -78,15 +78,18 @@ class Effects:
                 yield Fact("device", module.text(call), module, call)
 
     def _library(self, module: Module, call: ast.Call, name: str) -> Iterator[Fact]:
-        own_generator = any(
-            k.arg == "generator" and not (isinstance(k.value, ast.Constant) and k.value.value is None) for k in call.keywords
+        own_generator = next(
+            (k.value for k in call.keywords if k.arg == "generator" and not (isinstance(k.value, ast.Constant) and k.value.value is None)),
+            None,
         )
         known = row(name)
         for effect in sorted(known.effects):
             kind, _, what = effect.partition(":")
             if kind in ("draws", "makes"):
-                if not own_generator:
+                if own_generator is None:
                     yield Fact("draws", what, module, call, makes=kind == "makes")
+                else:
+                    yield from self._mutated(module, own_generator, call)
             elif kind == "unstable":
                 yield Fact(
                     "unstable", what.replace("_", " ") if what.startswith("the_") or what.startswith("a_") else f"`{what}`", module, call
@@ -118,8 +121,12 @@ class Effects:
             yield Fact("device", module.text(call), module, call)
         if name == "requires_grad_":
             yield Fact("gradient", module.text(call), module, call)
-        if name in DRAWING_METHODS and not any(k.arg == "generator" for k in call.keywords):
-            yield Fact("draws", "torch", module, call)
+        if name in DRAWING_METHODS:
+            generator = next((k.value for k in call.keywords if k.arg == "generator"), None)
+            if generator is None:
+                yield Fact("draws", "torch", module, call)
+            else:
+                yield from self._mutated(module, generator, call)
         if name in ("iterdir", "rglob", "glob") and not self._sorted(module, call):
             yield Fact("lists", module.text(call), module, call)
         if name in ("write_text", "write_bytes", "touch", "mkdir", "unlink", "savefig", "save", "dump", "to_csv"):

@@ -238,6 +238,8 @@ Change {script} and run `splitter transform {script}` again.
         arguments = [quoted(builder.name)]
         if builder.stateless is not None:
             arguments.append(f"stateless={builder.stateless}")
+        if builder.draws is not None:
+            arguments.append(_tuple("draws=", [quoted(name) for name in builder.draws], INDENT))
         if builder.globals:
             arguments.append(_tuple("globals=", [quoted(name) for name in builder.globals], INDENT))
         if builder.accepts:

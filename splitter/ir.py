@@ -84,7 +84,8 @@ class Builder:
     `kind` "loader": it runs `body` and returns `Loader(collate_fn=<collate_fn>, worker_init_fn=<worker_init_fn>)`.
     `environment` holds the expressions (dotted names) whose values the trainer sends; the first part of each is a parameter
     of the function, or a module global when it is listed in `globals`. `accepts` names the script's classes and functions that a dataset
-    which the trainer sends may consist of.
+    which the trainer sends may consist of. `draws`: the generators that making batches may draw from, when all is known
+    about it and any process may do it.
     """
 
     kind: Literal["dataset", "loader"]
@@ -97,7 +98,7 @@ class Builder:
     collate_fn: Span | None = None
     worker_init_fn: Span | None = None
     stateless: bool | None = None
-    draws: tuple[str, ...] = ()
+    draws: tuple[str, ...] | None = None
     accepts: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -101,6 +101,9 @@ torch                                                           | pure
 torch.rand torch.randn torch.randint torch.randperm torch.normal torch.rand_like torch.randn_like torch.randint_like | draws:torch -> tensor
 torch.bernoulli torch.multinomial torch.poisson torch.binomial torch.dropout | draws:torch -> tensor
 torch.nn.functional.dropout torch.nn.functional.dropout2d torch.nn.functional.rrelu torch.nn.functional.gumbel_softmax | draws:torch -> tensor
+torch.nn.functional.dropout1d torch.nn.functional.dropout3d torch.nn.functional.alpha_dropout torch.nn.functional.feature_alpha_dropout | draws:torch -> tensor
+torch.nn.functional.fractional_max_pool2d torch.nn.functional.fractional_max_pool3d torch.nn.functional.scaled_dot_product_attention | draws:torch -> tensor
+torch.alpha_dropout torch.feature_dropout torch.feature_alpha_dropout torch.rrelu torch.svd_lowrank torch.pca_lowrank | draws:torch -> tensor
 torch.nn.init                                                   | draws:torch
 torch.distributions                                             | draws:torch
 torch.manual_seed torch.seed torch.initial_seed torch.set_rng_state torch.get_rng_state torch.random | reseeds -> plain

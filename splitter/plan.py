@@ -15,10 +15,12 @@ from splitter import __version__
 from splitter.candidates import Candidate, SitePlan, role
 from splitter.checks import stateless, worker_counts
 from splitter.decide import Decider
+from splitter.draws import drawn
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.fragments import fragments
 from splitter.ir import Builder, ClassEdit, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
+from splitter.origins import Origin
 from splitter.read import ENTRY
 from splitter.send import Sent
 from splitter.settings import settings
@@ -97,8 +99,8 @@ class _Assembly:
             tuple(sorted(slicer.carried.globals)),
             fragments(origin.module, slicer.body.values()),
             result=origin.module.span(origin.expr),
-            stateless=stateless(self.found, slicer, origin),
-            draws=_draws(slicer),
+            stateless=self._stateless(slicer, origin),
+            draws=self._drawn(slicer, origin),
         )
 
     def _loader_builder(self, site: SitePlan) -> Builder:
@@ -120,10 +122,27 @@ class _Assembly:
             fragments(site.site.module, slicer.body.values()),
             collate_fn=spans.get("collate_fn"),
             worker_init_fn=spans.get("worker_init_fn"),
-            stateless=site.sent.stateless if site.sent else stateless(self.found, slicer, None),
-            draws=_draws(slicer),
+            stateless=site.sent.stateless if site.sent else self._stateless(slicer, None),
+            draws=None if site.sent or "worker_init_fn" in spans else self._drawn(slicer, None),
             accepts=site.sent.accepts if site.sent else (),
         )
+
+    def _inner(self, slicer: Slicer) -> list[Candidate]:
+        """The datasets that moved code takes as handles."""
+        return [candidate for candidate in self.candidates if id(candidate.origin.expr) in slicer.inner]
+
+    def _stateless(self, slicer: Slicer, origin: Origin | None) -> bool | None:
+        same = stateless(self.found, slicer, origin)
+        for inner in self._inner(slicer):
+            same = _both(same, self._stateless(inner.slicer, inner.origin) if inner.slicer else None)
+        return same
+
+    def _drawn(self, slicer: Slicer, origin: Origin | None) -> tuple[str, ...] | None:
+        """What making batches draws, when that is known, with what the datasets do that it takes as handles."""
+        own = drawn(self.found, slicer, stateless(self.found, slicer, origin))
+        every = [own, *(self._drawn(inner.slicer, inner.origin) if inner.slicer else None for inner in self._inner(slicer))]
+        known = [names for names in every if names is not None]
+        return tuple(sorted({name for names in known for name in names})) if len(known) == len(every) else None
 
     def _function(self, name: str, slicer: Slicer) -> str:
         """A function name that nothing else in the worker program has."""
@@ -215,9 +234,7 @@ class _Assembly:
                     None,
                     (),
                     candidate.residence,
-                    _both(
-                        stateless(self.found, slicer, candidate.origin), stateless(self.found, site.loader, None) if site.loader else True
-                    ),
+                    _both(self._stateless(slicer, candidate.origin), self._stateless(site.loader, None) if site.loader else True),
                     draws,
                     environment,
                     streams,

@@ -106,7 +106,7 @@ def _builder(builder: Builder) -> Iterator[str]:
     yield f"worker: {builder.kind} {builder.name}: {builder.function}({', '.join(builder.environment)})"
     if builder.globals:
         yield f"  globals: {', '.join(builder.globals)}"
-    yield f"  stateless: {builder.stateless}; draws: {', '.join(builder.draws) or 'nothing'}"
+    yield f"  stateless: {builder.stateless}; draws: {_drawn(builder.draws)}"
     for fragment in builder.body:
         yield f"  body: {fragment}"
     for name, span in (
@@ -116,6 +116,10 @@ def _builder(builder: Builder) -> Iterator[str]:
     ):
         if span is not None:
             yield f"  {name}: {span}"
+
+
+def _drawn(names: tuple[str, ...] | None) -> str:
+    return "not known" if names is None else ", ".join(names) or "nothing"
 
 
 def _bundle(made: Plan) -> Iterator[str]:

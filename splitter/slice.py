@@ -41,10 +41,12 @@ class Slicer:
         self.effects = effects
         self.body: dict[int, ast.stmt] = {}
         self.references: set[int] = set()
+        self.inner: set[int] = set()  # origins of the datasets that it takes as handles
 
     def expression(self, module: Module, expr: ast.AST, phase: Phase) -> None:
         """Take along what an expression needs. `phase` says when its own code runs."""
         self.carried.inside.update(id(node) for node in ast.walk(expr))
+        self.carried.code.append((module, expr))
         for node in ast.walk(expr):
             inner = isinstance(module.names.parent_of.get(node), ast.Lambda) or phase == "batch"
             if isinstance(node, ast.Name) or node is expr:
@@ -312,6 +314,7 @@ class Slicer:
         origins = list(tracer.trace(module, name, frozenset(), ()))
         if not origins or not all(isinstance(origin, Origin) and id(origin.expr) in self.handles for origin in origins):
             raise Refused(self.carrier.not_plain(module, name, {"dataset"}))
+        self.inner |= {id(origin.expr) for origin in origins if isinstance(origin, Origin)}
         self._send(module, name)
 
     def _send(self, module: Module, name: ast.Name) -> None:

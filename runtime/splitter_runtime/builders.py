@@ -28,12 +28,13 @@ class Loader:
 
 @dataclass(frozen=True)
 class Builder:
-    """A decorated function; `stateless` is None when it isn't known."""
+    """A decorated function; `stateless` is None when it isn't known, `draws` when it isn't or the process matters."""
 
     name: str
     function: Callable[..., Any]
     stateless: bool | None
     globals: tuple[str, ...]
+    draws: tuple[str, ...] | None = None
     accepts: frozenset[str] = frozenset()  # classes and functions of the script that may come with a dataset that is sent
 
     def build(self, environment: Mapping[str, object]) -> Any:
@@ -88,18 +89,31 @@ def namespaces(environment: Mapping[str, object]) -> dict[str, object]:
     return roots
 
 
-def dataset(name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = ()) -> Callable[[_F], _F]:
-    """Declare the builder of a dataset. Its parameters are the roots of its environment's names, but for those in `globals`."""
+def dataset(
+    name: str, *, stateless: bool | None = None, draws: tuple[str, ...] | None = None, globals: tuple[str, ...] = ()
+) -> Callable[[_F], _F]:
+    """Declare the builder of a dataset. Its parameters are the roots of its environment's names, but for those in `globals`.
+
+    `stateless=True`: what a batch holds depends on its indices and on the generators, not on the batches before. `draws` names the global
+    generators ("numpy", "random", "torch") that making a batch may draw from; given at all, it says that any process may make any batch.
+    """
 
     def declare(function: _F) -> _F:
-        PROGRAM.datasets[name] = Builder(name, function, stateless, globals)
+        PROGRAM.datasets[name] = Builder(name, function, stateless, globals, draws)
         return function
 
     return declare
 
 
-def loader(name: str, *, stateless: bool | None = None, globals: tuple[str, ...] = (), accepts: tuple[str, ...] = ()) -> Callable[[_F], _F]:
-    """Declare the builder of a loader's functions; it returns a Loader.
+def loader(
+    name: str,
+    *,
+    stateless: bool | None = None,
+    draws: tuple[str, ...] | None = None,
+    globals: tuple[str, ...] = (),
+    accepts: tuple[str, ...] = (),
+) -> Callable[[_F], _F]:
+    """Declare the builder of a loader's functions; it returns a Loader. `stateless` and `draws` are those of a dataset's builder.
 
     `accepts` names the script's own classes and functions that a dataset sent by the trainer may consist of: "Photos" of this program,
     "data.Photos" of a module, "torchvision.*" for whatever is in that package.
@@ -107,7 +121,7 @@ def loader(name: str, *, stateless: bool | None = None, globals: tuple[str, ...]
     names = frozenset(given if "." in given else f"__main__.{given}" for given in accepts)
 
     def declare(function: _F) -> _F:
-        PROGRAM.loaders[name] = Builder(name, function, stateless, globals, names)
+        PROGRAM.loaders[name] = Builder(name, function, stateless, globals, draws, names)
         return function
 
     return declare

@@ -31,11 +31,14 @@ class Lines:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a worker says about its program. `datasets` and `loaders` map a builder's name to whether it is stateless."""
+    """What a worker says about its program. `datasets` and `loaders` map a builder's name to whether it is stateless, `dataset_draws` and
+    `loader_draws` to the generators that it may draw from (None: not known, or it matters which process makes a batch)."""
 
     digest: str
     datasets: Mapping[str, bool | None]
     loaders: Mapping[str, bool | None]
+    dataset_draws: Mapping[str, tuple[str, ...] | None]
+    loader_draws: Mapping[str, tuple[str, ...] | None]
     program: str
     lines: tuple[Lines, ...]
     processes: int
@@ -88,7 +91,10 @@ def welcome(digest: str, program: Program, path: str, lines: tuple[Lines, ...], 
     """The worker's first message."""
 
     def builders(table: Mapping[str, Builder]) -> list[pb.Builder]:
-        return [pb.Builder(name=name, stateless=_TO_WIRE[builder.stateless]) for name, builder in table.items()]
+        return [
+            pb.Builder(name=name, stateless=_TO_WIRE[one.stateless], draws_known=one.draws is not None, draws=one.draws or ())
+            for name, one in table.items()
+        ]
 
     return pb.Welcome(
         protocol=PROTOCOL,
@@ -103,12 +109,18 @@ def welcome(digest: str, program: Program, path: str, lines: tuple[Lines, ...], 
     )
 
 
+def _drawn(builder: pb.Builder) -> tuple[str, ...] | None:
+    return tuple(builder.draws) if builder.draws_known else None
+
+
 def read(message: pb.Welcome) -> Manifest:
     """What a Welcome says."""
     return Manifest(
         digest=message.digest,
         datasets={builder.name: _FROM_WIRE[builder.stateless] for builder in message.datasets},
         loaders={builder.name: _FROM_WIRE[builder.stateless] for builder in message.loaders},
+        dataset_draws={builder.name: _drawn(builder) for builder in message.datasets},
+        loader_draws={builder.name: _drawn(builder) for builder in message.loaders},
         program=message.program,
         lines=tuple(Lines(part.worker, part.script, part.count, part.path) for part in message.lines),
         processes=message.processes,
