@@ -1,8 +1,10 @@
 """Exceptions that cross: taken apart on the worker, raised on the trainer with the same type, message, and lines of the user's file.
 
-    record_exception(error), record_wrapper(wrapper)     plain data
+    record_exception(error), record_wrapper(wrapper)     plain data; both take the index that was being fetched
     rebuild(record, lines)                               exception of a call, its remote traceback as the cause
     StreamFailure(record, lines)                         torch's ExceptionWrapper, for what a stream raised
+
+The samples that were being fetched are a note on the exception: its type and text stay the script's.
 
 Types are looked up by name among builtins and modules that are already imported; nothing is imported because a message says so.
 """
@@ -10,6 +12,7 @@ Types are looked up by name among builtins and modules that are already imported
 from __future__ import annotations
 
 import builtins
+import operator
 import os
 import re
 import sys
@@ -18,12 +21,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from torch._utils import ExceptionWrapper
+from torch.utils.data._utils import fetch
 
 from .codec import encode
 from .errors import CodecError, RemoteError, SplitterError
 from .manifest import Manifest
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
+_SHOWN = 32  # indices in a note
 _FRAME = re.compile(r'^(\s*)File "([^"\n]+)", line (\d+)', re.MULTILINE)
 
 
@@ -75,8 +80,27 @@ def _plain(value: object) -> bool:
     return True
 
 
-def record_exception(error: BaseException) -> dict[str, Any]:
-    """What is needed to raise `error` elsewhere."""
+def samples(index: object) -> str:
+    """The indices of a batch in words; "" when they say nothing, as those of iterable datasets."""
+    indices = index if type(index) is list else [index]
+    shown = [_index_text(one) for one in indices[:_SHOWN] if one is not None]
+    more = f", ... ({len(indices)} in all)" if len(indices) > _SHOWN else ""
+    return ", ".join(shown) + more if shown else ""
+
+
+def _index_text(index: object) -> str:
+    if isinstance(index, (str, bytes)):
+        return repr(index[:100])
+    if type(index) is tuple:
+        return f"({', '.join(_index_text(part) for part in index[:8])})"
+    try:
+        return str(operator.index(index))  # type: ignore[arg-type]
+    except Exception:  # an index may be anything, and this is only a note
+        return type(index).__name__
+
+
+def record_exception(error: BaseException, index: object = None) -> dict[str, Any]:
+    """What is needed to raise `error` elsewhere; `index` is what was being fetched, if anything was."""
     trace = error.__traceback__
     while trace is not None and os.path.dirname(trace.tb_frame.f_code.co_filename) == _HERE:
         trace = trace.tb_next
@@ -88,12 +112,19 @@ def record_exception(error: BaseException) -> dict[str, Any]:
         "state": dict(vars(error)) if _plain(vars(error)) else {},
         "text": str(error),
         "traceback": "".join(traceback.format_exception(type(error), error, trace)),
+        "samples": samples(index),
     }
 
 
-def record_wrapper(wrapper: ExceptionWrapper) -> dict[str, Any]:
-    """What is needed to raise what torch's worker loop has caught."""
-    return {"types": _types(wrapper.exc_type), "traceback": wrapper.exc_msg, "where": wrapper.where}
+def record_wrapper(wrapper: ExceptionWrapper, index: object = None) -> dict[str, Any]:
+    """What is needed to raise what torch's worker loop has caught; `index` is what it was fetching, if it was."""
+    fetching = f'"{fetch.__file__}"' in wrapper.exc_msg  # not when worker_init_fn failed, which the loop says in the place of a batch
+    return {
+        "types": _types(wrapper.exc_type),
+        "traceback": wrapper.exc_msg,
+        "where": wrapper.where,
+        "samples": samples(index) if fetching else "",
+    }
 
 
 def find_type(module: str, name: str) -> type[BaseException] | None:
@@ -132,7 +163,14 @@ def rebuild(record: dict[str, Any], lines: LineMap) -> BaseException:
     """The exception of a call, to be raised."""
     error = _construct(record)
     error.__cause__ = RemoteTraceback(lines.map(record["traceback"]))
+    _note(error, record.get("samples", ""))
     return error
+
+
+def _note(error: BaseException, which: str) -> None:
+    """Say which samples were being fetched, beside the exception's own text."""
+    if which:  # as add_note does, which Python 3.10 doesn't have (nor shows notes)
+        error.__notes__ = [*getattr(error, "__notes__", ()), f"splitter: while these samples were fetched: {which}"]
 
 
 class StreamFailure(ExceptionWrapper):
@@ -143,12 +181,17 @@ class StreamFailure(ExceptionWrapper):
         self.exc_msg = lines.map(record["traceback"])
         self.where = record["where"]
         self._own = record.get("own")
+        self._samples = record.get("samples", "")
 
     def reraise(self) -> None:
         """Raise; an error of the runtime itself keeps its own text, which starts with its code."""
-        if self._own is not None:
-            raise self.exc_type(self._own)
-        super().reraise()  # type: ignore[no-untyped-call]
+        try:
+            if self._own is not None:
+                raise self.exc_type(self._own)
+            super().reraise()  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            _note(error, self._samples)
+            raise
 
 
 class Lost(ExceptionWrapper):
