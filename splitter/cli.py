@@ -331,6 +331,29 @@ def explain(code: Annotated[str, typer.Argument(metavar="CODE", help="A code suc
     print(text, end="")
 
 
+@app.command()
+@reported
+def top(
+    workers: Annotated[str, typer.Argument(metavar="HOST:PORT,...", help="Workers to look at.")],
+    once: Annotated[bool, typer.Option("--once", help="Print one table and end.")] = False,
+) -> None:
+    """Watch workers: a live table of sessions, streams, batches per second, queue and memory.
+
+    Token and certificates are taken from the environment, as the trainer does.
+    """
+    from splitter.top import AddressError, watch
+    from splitter_runtime.errors import ConfigError
+
+    try:
+        answered = watch(workers, os.environ, once=once)
+    except AddressError as error:
+        raise typer.BadParameter(str(error)) from None
+    except ConfigError as error:
+        print(f"splitter: {error}", file=sys.stderr)
+        raise typer.Exit(BAD_INPUT) from None
+    raise typer.Exit(DONE if answered else INTERNAL)
+
+
 def _linux_only() -> None:
     if not sys.platform.startswith("linux"):
         print("splitter: split programs run on Linux only; `splitter transform` works here too", file=sys.stderr)
