@@ -49,6 +49,7 @@ class Kind(enum.IntEnum):
     NEARBY = 27
 
 
+_KINDS = frozenset(map(int, Kind))
 LAST_OF_CALL = frozenset({Kind.RESULT, Kind.MARKED, Kind.RAISED, Kind.DREW})
 
 
@@ -96,12 +97,15 @@ def chunks(parts: list[Buffer]) -> Iterator[bytes]:
 
 
 def allocate(size: int) -> memoryview:
-    """`size` bytes of fresh memory, aligned and not zeroed, as torch takes it for its own tensors."""
+    """`size` bytes of fresh memory, aligned and not zeroed, as torch takes it for its own tensors. CodecError when there is none."""
     if size == 0:
         return memoryview(bytearray())
     import torch
 
-    memory: Any = torch.empty(size, dtype=torch.uint8, device="cpu").numpy()
+    try:
+        memory: Any = torch.empty(size, dtype=torch.uint8, device="cpu").numpy()
+    except (RuntimeError, MemoryError):
+        raise CodecError.of("R112", what="the payload", size=f"{size} bytes", limit="the memory that is free here") from None
     return memoryview(memory)
 
 
@@ -137,10 +141,11 @@ class Assembler:
         if len(self._pending) < PREFIX.size:
             return rest
         magic, version, kind, header_size, size, number = PREFIX.unpack_from(self._pending)
-        if magic != MAGIC or version != VERSION:
+        if magic != MAGIC or version != VERSION or kind not in _KINDS:
             raise CodecError.of("R110", why="a frame does not start where it should")
-        if header_size > self._limits.max_header:
-            raise CodecError.of("R112", what="the header", size=header_size, limit=self._limits.max_header)
+        for what, given, limit in (("the header", header_size, self._limits.max_header), ("the payload", size, self._limits.max_payload)):
+            if given > limit:
+                raise CodecError.of("R112", what=what, size=f"{given} bytes", limit=f"{limit} bytes")
         if len(self._pending) == PREFIX.size + header_size:
             header = bytes(self._pending[PREFIX.size :])
             expected = payload_size(header, limits=self._limits) if header else 0

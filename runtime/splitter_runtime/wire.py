@@ -50,13 +50,15 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
+    """A number of at most 28 bits, as those of dump() are; IndexError for a longer one, which may have any length."""
+    number = 0
+    for shift in range(0, 28, 7):
         byte = raw[at]
         number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
+        at += 1
         if byte < 0x80:
             return number, at
+    raise IndexError("a longer number")
 
 
 def dump(message: ToWorker | ToTrainer) -> bytes:
@@ -68,7 +70,7 @@ def dump(message: ToWorker | ToTrainer) -> bytes:
 
 
 def _load_data(raw: bytes) -> Data | None:
-    """The Data in `raw` when it has the form that dump() gives it."""
+    """The Data in `raw` when it has the form that dump() gives it; protobuf reads all others."""
     try:
         if raw[0] != _DATA:
             return None
