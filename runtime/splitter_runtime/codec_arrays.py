@@ -210,8 +210,10 @@ def _get_subarray(r: Reader, slot: int) -> np.ndarray[Any, Any]:
         data, mask, fill, hard = r.items()
         if not isinstance(data, np.ndarray) or not (mask is None or isinstance(mask, np.ndarray)):
             raise damaged("a masked array without an array")
-        if mask is not None and mask.shape != data.shape:
-            raise damaged("a mask of another shape")
+        if mask is not None and (mask.shape != data.shape or mask.dtype != np.ma.make_mask_descr(data.dtype)):
+            raise damaged("a mask of another shape or dtype")  # numpy would convert it
+        if isinstance(fill, np.ndarray) and fill.ndim:
+            raise damaged("more than one value to fill with")
         return np.ma.MaskedArray(data, mask=np.ma.nomask if mask is None else mask, fill_value=fill, hard_mask=hard)
     (array,) = r.items()
     if not isinstance(array, np.ndarray):

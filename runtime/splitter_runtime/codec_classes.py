@@ -25,12 +25,12 @@ HEAP_TYPE = 1 << 9  # flag of classes that a class statement (or an extension, a
 
 def _look_up(module: str, name: str) -> object:
     """What stands under a name, or None; read from the dictionaries themselves, so that no `__getattr__` runs."""
+    first, *rest = name.split(".")
     for candidate in MAINS if module in MAINS else (module,):
-        found: object = sys.modules.get(candidate)
-        if found is None:
-            continue
-        for part in name.split("."):
-            found = vars(found).get(part) if isinstance(found, (types.ModuleType, type)) else None
+        home = sys.modules.get(candidate)
+        found: object = vars(home).get(first) if isinstance(home, types.ModuleType) else None
+        for part in rest:  # through classes only: a module that another one has imported is not in that one
+            found = vars(found).get(part) if isinstance(found, type) else None
         if found is not None:
             return found
     return None
@@ -124,7 +124,8 @@ def _dict_of(value: object) -> dict[Any, Any]:
 
 
 def _member(cls: type, name: str) -> Any:
+    """The descriptor of a slot, not of a property that a subclass has put in its place."""
     for base in cls.__mro__:
-        if name in vars(base):
+        if isinstance(vars(base).get(name), types.MemberDescriptorType):
             return vars(base)[name]
     raise CodecError.of("R110", why=f"{cls.__qualname__} has no slot {name!r}")

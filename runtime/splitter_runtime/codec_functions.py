@@ -38,9 +38,11 @@ _SPECIAL_FORM: Any = type(typing.Optional)
 
 def named(module: str, name: str) -> object:
     """What stands under a qualified name, or None; no `__getattr__` and no descriptor runs."""
+    first, *rest = name.split(".")
     for candidate in MAINS if module in MAINS else (module,):
-        found: object = sys.modules.get(candidate)
-        for part in name.split("."):
+        home = sys.modules.get(candidate)
+        found: object = vars(home).get(first) if isinstance(home, types.ModuleType) else None
+        for part in rest:
             found = _member(found, part)
         if isinstance(found, (staticmethod, classmethod)):
             found = found.__func__
@@ -50,8 +52,6 @@ def named(module: str, name: str) -> object:
 
 
 def _member(owner: object, name: str) -> object:
-    if isinstance(owner, types.ModuleType):
-        return vars(owner).get(name)
     if not isinstance(owner, type):
         return None
     if name.startswith("__") and not name.endswith("__"):

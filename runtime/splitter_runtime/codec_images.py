@@ -48,6 +48,8 @@ def _get_image(r: Reader, slot: int) -> Any:
     mode, width, height, pixels, colors, filename, info = r.items()
     if min(width, height) < 0 or (width * _PIXEL_BITS[mode] + 7) // 8 * height != len(pixels):
         raise damaged("an image whose pixels do not fit its size")
+    if colors is not None and (type(colors[0]) is not str or type(colors[1]) is not bytes):
+        raise damaged("an image whose palette is no bytes")
     r.take(width * height * 4)
     image = module.new(mode, (width, height))
     image.frombytes(pixels)

@@ -28,6 +28,7 @@ from .errors import CodecError
 
 _MAKE: dict[int, Callable[[Reader, list[Any]], Any]] = {}
 _PLAIN: set[int] = set()  # rows that may be in every value: they hold data only
+_SEED_BITS = 1 << 16  # numpy takes 32 of them off again and again
 _np_random: Any = np.random
 
 
@@ -131,6 +132,9 @@ _BITS: dict[str, Any] = {name: getattr(np.random, name) for name in ("MT19937", 
 def _bits(name: str, state: dict[str, Any], seed: Any) -> Any:
     if not isinstance(seed, (np.random.SeedSequence, type(None))):
         raise damaged("a bit generator without a seed")
+    place, places = {"MT19937": (state["state"].get("pos", 0), 625), "Philox": (state.get("buffer_pos", 0), 5)}.get(name, (0, 1))
+    if type(place) is not int or not 0 <= place < places:  # numpy doesn't look, and would read behind its memory
+        raise damaged("a bit generator whose place is none")
     made = _BITS[name](0 if seed is None else seed)  # one that was seeded the old way has no sequence
     made.state = state
     return made
@@ -143,6 +147,8 @@ def _seed_state(seed: Any) -> tuple[Any, ...]:
 def _seed(entropy: Any, spawn_key: tuple[Any, ...], pool_size: int, spawned: int) -> Any:
     if type(pool_size) is not int or not 4 <= pool_size <= 64:
         raise damaged("a seed with an unusual pool")
+    if any(type(part) is int and part.bit_length() > _SEED_BITS for part in (entropy, *spawn_key)):
+        raise damaged("a seed of an unusual length")
     return np.random.SeedSequence(entropy, spawn_key=spawn_key, pool_size=pool_size, n_children_spawned=spawned)
 
 
@@ -214,7 +220,7 @@ def _pattern(pattern: Any, flags: int) -> Any:
 
 
 def _logger(name: Any) -> Any:
-    if type(name) is not str:
+    if type(name) is not str or len(name) > 1000:  # logging keeps every part of it that ends before a dot
         raise damaged("a logger without a name")
     return logging.getLogger(name)
 
@@ -253,8 +259,10 @@ def _put_any_set(w: Writer, values: Any) -> None:
 _put_sent_set = object_writer(16, lambda v: (type(v) is frozenset, tuple(v)))
 
 
-def _sent_set(frozen: bool, items: tuple[Any, ...]) -> Any:
+def _sent_set(r: Reader, frozen: bool, items: tuple[Any, ...]) -> Any:
     """A set in the order in which it was: the trainer may have numbered by it what the dataset numbers again."""
+    for item in items:
+        r.check_key(item)
     made: Any = frozenset(items) if frozen else set(items)
     if any(a is not b and a != b for a, b in zip(made, items, strict=True)):
         raise CodecError.of("R118", size=len(items))
@@ -262,4 +270,4 @@ def _sent_set(frozen: bool, items: tuple[Any, ...]) -> Any:
 
 
 WRITE_NODE[set] = WRITE_NODE[frozenset] = _put_any_set
-add_maker(16, lambda r, parts: _sent_set(*parts))
+add_maker(16, lambda r, parts: _sent_set(r, *parts))

@@ -185,8 +185,8 @@ WRITE_NODE[dict] = _put_dict
 WRITE_NODE[collections.OrderedDict] = WRITE_NODE[collections.Counter] = _put_ordered
 WRITE_NODE[collections.defaultdict] = _put_default
 WRITE_NODE[collections.deque] = _put_deque
-READ_NODE[wire.SET] = lambda r, slot: set(r.items())
-READ_NODE[wire.FROZENSET] = lambda r, slot: frozenset(r.items())
+READ_NODE[wire.SET] = lambda r, slot: set(r.keys())
+READ_NODE[wire.FROZENSET] = lambda r, slot: frozenset(r.keys())
 READ_NODE[wire.DICT] = _get_dict
 READ_NODE[wire.ORDERED] = _get_ordered
 READ_NODE[wire.COUNTER] = _get_counter

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from . import codec_wire as wire
-from .codec_classes import resolve
+from .codec_classes import HEAP_TYPE, resolve, state_of
 from .errors import CodecError
 
 Accept = Callable[[str, str], bool]  # asked for every class, function and module: module, qualified name
@@ -19,6 +19,7 @@ GetNode = Callable[["Reader", int], Any]
 
 ATOMS: dict[int, Get] = {}
 NODES: dict[int, GetNode] = {}
+_FLAT = frozenset({str, int, float, bool, bytes, type(None)})
 _OPEN = object()  # in the memo: an object that is not complete yet
 
 
@@ -137,8 +138,37 @@ class Reader:
         get = self.get
         for _ in range(self.count()):
             key = get()
+            if type(key) not in _FLAT:
+                self.check_key(key)
             store(key, get())
         self.depth -= 1
+
+    def keys(self) -> list[Any]:
+        """Items that will be hashed."""
+        values = self.items()
+        for value in values:
+            if type(value) not in _FLAT:
+                self.check_key(value)
+        return values
+
+    def check_key(self, key: object) -> None:
+        """CodecError for a value whose hash would take too long, or too much of the stack.
+
+        References make tuples that are deeper than the tree and larger than its bytes: (x, x) of (y, y) of ... Every hash walks through
+        all of it, in C, with no look at the depth.
+        """
+        waiting: list[tuple[object, int]] = [(key, self.depth)]
+        while waiting:
+            item, depth = waiting.pop()
+            parts: list[object] = list(tuple.__iter__(item)) if isinstance(item, tuple) else []
+            if type(type(item)) is type and type(item).__flags__ & HEAP_TYPE:
+                parts += state_of(item).values()
+            self.nodes += len(parts)
+            if depth > self.limits.max_depth:
+                raise CodecError.of("R112", what="the depth", size=depth, limit=self.limits.max_depth)
+            if self.nodes > self.limits.max_nodes:
+                raise CodecError.of("R112", what="the number of nodes", size=self.nodes, limit=self.limits.max_nodes)
+            waiting += [(part, depth + 1) for part in parts if type(part) not in _FLAT]
 
     def data(self) -> bytes | memoryview:
         """Bytes of the tree, or a view of a segment."""

@@ -41,6 +41,7 @@ _BASES: tuple[type, ...] = (
     bytes,
 )
 _ATOMIC = (str, int, float, bytes)
+_FLAG_BITS = 4096  # enum looks at them one by one
 _MUTABLE = (collections.OrderedDict, collections.defaultdict, dict, list, set, collections.deque)
 
 
@@ -86,7 +87,7 @@ def _get_enum(r: Reader) -> enum.Enum:
 def _get_flag(r: Reader) -> enum.Enum:
     cls = r.class_ref()
     value = r.get()
-    if not issubclass(cls, enum.Flag) or type(value) is not int:
+    if not issubclass(cls, enum.Flag) or type(value) is not int or value.bit_length() > _FLAG_BITS:
         raise damaged(f"{cls.__qualname__} is not a flag")
     return cls(value)
 
@@ -175,7 +176,7 @@ def _get_subclass(r: Reader, slot: int) -> Any:
             raise damaged(f"{cls.__qualname__} holds no {base.__name__}")
         value = base.__new__(cls, content)
     else:
-        value = base.__new__(cls, r.items())
+        value = base.__new__(cls, r.keys() if base is frozenset else r.items())
     state: dict[Any, Any] = {}
     r.memo[slot] = value
     r.pairs_into(state.__setitem__)
@@ -191,7 +192,7 @@ def _fill_content(r: Reader, base: Any, value: Any) -> None:
     if base is list:
         fill(r, value)
     elif base is set:
-        set.update(value, r.items())
+        set.update(value, r.keys())
     elif base is collections.deque:
         for item in r.items():
             base.append(value, item)
