@@ -14,74 +14,15 @@ import argparse
 import os
 import platform
 import sys
-from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from bench_experiments import LOCAL_EXPERIMENTS, PEER_EXPERIMENTS, ROOT, Bench, Experiment, prepare_script
-from bench_table import SPLIT, Numbers, Outcome, Round, markdown_table, outcome, rich_table
-from command import CommandError
-from photos import PhotosError
+from bench_experiments import EVERYTHING, KEYS, LOCAL_EXPERIMENTS, ROOT, Bench
+from bench_rounds import Complaints, outcomes
+from bench_table import markdown_table, rich_table
 from rich.console import Console
 
-EVERYTHING = (*LOCAL_EXPERIMENTS, *PEER_EXPERIMENTS)
-KEYS = tuple(dict.fromkeys(row.key for experiment in EVERYTHING for row in experiment.rows))
-
-
-class Complaints:
-    """What went wrong: one line for each contender, which is then left out; the rest goes on."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self.needed = False  # whether something other than a peer failed
-
-    def add(self, experiment: Experiment, contender: str, error: Exception) -> None:
-        self.needed = self.needed or contender == SPLIT or experiment not in PEER_EXPERIMENTS
-        self._console.print(f"bench: {experiment.name}: {contender} left out: {error}", soft_wrap=True, markup=False)
-
-
-def measure(bench: Bench, experiment: Experiment, rounds: int, console: Console, complaints: Complaints) -> list[Round]:
-    """Run all contenders in turn, `rounds` times. A contender that fails is left out from then on."""
-    with console.status(f"{experiment.name}: splitting {experiment.script}.py"):
-        prepare_script(bench, experiment.script)
-    running = list(experiment.contenders)
-    for contender in experiment.contenders:
-        with console.status(f"{experiment.name}: preparing {contender.name}"):
-            try:
-                contender.prepare(bench)
-            except (CommandError, OSError) as error:
-                complaints.add(experiment, contender.name, error)
-                running.remove(contender)
-    done: list[Round] = []
-    for number in range(1, rounds + 1):
-        if len(running) < 2 or running[0].name != SPLIT:
-            break  # nothing is left to compare
-        found: dict[str, Numbers] = {}
-        for contender in tuple(running):
-            with console.status(f"{experiment.name}: {contender.name}, round {number} of {rounds}"):
-                try:
-                    found[contender.name] = contender.run(bench)
-                except (CommandError, OSError) as error:
-                    complaints.add(experiment, contender.name, error)
-                    running.remove(contender)
-        done.append(found)
-    return done
-
-
-def outcomes(
-    bench: Bench, experiments: Sequence[Experiment], keys: Sequence[str], rounds: int, console: Console, complaints: Complaints
-) -> Iterator[Outcome]:
-    """Measure experiments one after another; the lines of the rows that were asked for."""
-    for experiment in experiments:
-        try:
-            done = measure(bench, experiment, min(rounds, experiment.most_rounds), console, complaints)
-        except (CommandError, PhotosError, OSError) as error:
-            complaints.add(experiment, SPLIT, error)
-            continue
-        for row in experiment.rows:
-            line = outcome(row, done) if row.key in keys else None
-            if line is not None:
-                yield line
+WIDTH = 180  # characters of a line, when the table goes to a file
 
 
 def processor() -> str:
@@ -110,6 +51,8 @@ def main() -> int:
         parser.error("--rounds must be at least 1")
     rounds = 1 if args.quick else args.rounds
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
+    if not console.is_terminal:
+        console.width = WIDTH
     offered = EVERYTHING if args.peers or args.only else LOCAL_EXPERIMENTS
     keys = args.only or KEYS
     chosen = [experiment for experiment in offered if any(row.key in keys for row in experiment.rows)]
@@ -119,6 +62,8 @@ def main() -> int:
     except KeyboardInterrupt:
         print("bench: interrupted", file=sys.stderr)
         return 130
+    if not lines:
+        return 2
     if args.markdown:
         print(f"{markdown_table(lines)}\n\n{title(rounds, args.quick)}")
     else:

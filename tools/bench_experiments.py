@@ -24,7 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tools"
 TRANSFORM_SECONDS, RUN_SECONDS, START_SECONDS = 120.0, 300.0, 60.0
 TORCH, BARE = "torch", "bare"
-DATALOADER = "torch DataLoader, {} workers"
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ def parse_numbers(program: str, ended: Finished) -> dict[str, float]:
 
 
 Run = Callable[[Bench], Numbers]
+Arguments = Callable[[Bench], list[str]]  # of a measured script
 
 
 @dataclass(frozen=True)
@@ -89,18 +89,7 @@ def prepare_script(bench: Bench, script: str) -> None:
     run_command(argv, folder=bench.folder, seconds=TRANSFORM_SECONDS, env=bench.env)
 
 
-def memory_arguments(bench: Bench, kind: str) -> list[str]:
-    """Arguments of memory.py for 64 images or rows in a batch."""
-    if kind == "rows":
-        return ["--shape", "20", "--kept", "4096", "--length", bench.size(128_000, 6_400)]
-    return ["--shape", "3", "224", "224", "--dtype", kind, "--length", bench.size(3_840, 512)]
-
-
-def jpeg_arguments(bench: Bench) -> list[str]:
-    return ["data", "--epochs", "1" if bench.quick else "2"]
-
-
-def local_pair(script: str, arguments: Callable[[Bench], list[str]]) -> tuple[Contender, ...]:
+def local_pair(script: str, arguments: Arguments) -> tuple[Contender, ...]:
     """The split with workers on this machine, and the script as it is."""
 
     def run(program: str) -> Run:
@@ -124,7 +113,7 @@ def run_bare(bench: Bench) -> Numbers:
         return bench.run(program, "read", address, "--bytes", bench.size(4_000_000_000, 400_000_000))
 
 
-def peer_contender(peer: Peer, kind: str, arguments: Callable[[Bench], list[str]]) -> Contender:
+def peer_contender(peer: Peer, kind: str, arguments: Arguments) -> Contender:
     """A peer's program, in the peer's own environment."""
 
     def prepare(bench: Bench) -> Path:
@@ -138,127 +127,82 @@ def peer_contender(peer: Peer, kind: str, arguments: Callable[[Bench], list[str]
     return Contender(peer.name, run, prepare)
 
 
-def loader_experiment(name: str, script: str, what: str, metric: str, target: float, arguments: Callable[[Bench], list[str]]) -> Experiment:
-    row = Row(name, what + ", 2 local workers", TORCH, DATALOADER.format(2), metric, Compare.RATE, target)
-    return Experiment(name, script, local_pair(script, arguments), (row,))
-
-
-FIRST = Experiment(
-    "first",
-    "small",
-    local_pair("small", lambda bench: []),
-    (
-        Row(
-            "first",
-            "first batch of the first epoch, small script, from the start of the process",
-            TORCH,
-            DATALOADER.format(2),
-            "first",
-            Compare.LATER,
-            0.3,
-        ),
-    ),
-)
-EPOCH = Experiment(
-    "epoch",
-    "paths",
-    local_pair("paths", lambda bench: ["data", "--paths", bench.size(1_000_000, 0)]),
-    (
-        Row(
-            "epoch",
-            "first batch of a later epoch, 1,000,000 paths in a list",
-            TORCH,
-            DATALOADER.format(2),
-            "later",
-            Compare.TIMES_SOONER,
-            2.0,
-        ),
-    ),
-    most_rounds=3,
-)
-REMOTE = Experiment(
-    "remote",
-    "memory",
-    (
-        Contender(SPLIT, lambda bench: run_remote(bench, "memory", 1, memory_arguments(bench, "float32"))),
-        Contender(BARE, run_bare),
-    ),
-    (
-        Row(
-            "remote",
-            "remote over gRPC on loopback, float32 images",
-            BARE,
-            "bare gRPC byte stream, 1 MiB messages",
-            "GB/s",
-            Compare.RATE,
-            0.85,
-        ),
-        Row("remote-cpu", "the same, CPU time of the trainer", BARE, "its client", "CPU s/GB", Compare.COST, 1.3),
-    ),
-)
-
-
 def memory_run(program: str) -> Run:
+    """Measure the memory of paths.py or its split, with four workers."""
+
     def run(bench: Bench) -> Numbers:
-        argv = [sys.executable, program, "data", "--paths", bench.size(1_000_000, 0), "--workers", "4"]
+        argv = [sys.executable, program, *of_paths(bench), "--workers", "4"]
         return derive(measure_memory(argv, folder=bench.folder, seconds=RUN_SECONDS, env=bench.env, epoch=3), 0.0)
 
     return run
 
 
-MEMORY = Experiment(
-    "memory",
-    "paths",
-    (Contender(SPLIT, memory_run("paths_trainer.py")), Contender(TORCH, memory_run("paths.py"))),
-    (
-        Row(
-            "memory",
-            "memory of trainer and workers, 1,000,000 paths, peak in the third epoch",
-            TORCH,
-            DATALOADER.format(4),
-            "peak",
-            Compare.COST,
-            0.5,
-        ),
-        Row("memory", "the same, lowest", TORCH, DATALOADER.format(4), "lowest", Compare.COST),
-    ),
-    most_rounds=3,
-)
+def of_memory(kind: str) -> Arguments:
+    """Arguments of memory.py for images of float32 or uint8, or for rows of numbers."""
+    if kind == "rows":
+        return lambda bench: ["--shape", "20", "--kept", "4096", "--length", bench.size(128_000, 6_400)]
+    return lambda bench: ["--shape", "3", "224", "224", "--dtype", kind, "--length", bench.size(3_840, 512)]
 
 
-def peer_experiment(
-    name: str, script: str, kind: str, what: str, metric: str, target: float, arguments: Callable[[Bench], list[str]]
+def of_jpeg(bench: Bench) -> list[str]:
+    return ["data", "--epochs", "1" if bench.quick else "2"]
+
+
+def of_paths(bench: Bench) -> list[str]:
+    return ["data", "--paths", bench.size(1_000_000, 0)]
+
+
+def local(
+    key: str, script: str, arguments: Arguments, what: str, metric: str, compare: Compare, target: float, most_rounds: int = 5
 ) -> Experiment:
-    """The split against every peer that can do the work: tf.data service runs no Python of the user's, so no torchvision."""
-    peers = [peer for peer in PEERS if peer.torch or kind == "memory"]
-    rows = [Row(name, what, peer.name, peer.title, metric, Compare.RATE, target) for peer in peers]
-    rows += [Row(f"{name}-first", "the same, first batch", peer.name, peer.title, "first", Compare.LATER) for peer in peers]
-    contenders = [Contender(SPLIT, lambda bench: run_remote(bench, script, 2, arguments(bench)))]
-    contenders += [peer_contender(peer, kind, arguments) for peer in peers]
-    return Experiment(name, script, tuple(contenders), tuple(rows), most_rounds=3)
+    """The split with two workers on this machine, against the script as it is."""
+    row = Row(key, what, TORCH, "torch DataLoader, 2 workers", metric, compare, target)
+    return Experiment(key, script, local_pair(script, arguments), (row,), most_rounds)
 
+
+def against_peers(key: str, script: str, arguments: Arguments, what: str, metric: str, target: float) -> Experiment:
+    """The split against every peer that can do the work: one that runs no Python of the user's can't use torchvision."""
+    peers = [peer for peer in PEERS if peer.python or script == "memory"]
+    rows = [Row(key, what, peer.name, peer.title, metric, Compare.RATE, target) for peer in peers]
+    rows += [Row(f"{key}-first", f"first batch: {what}", peer.name, peer.title, "first", Compare.LATER) for peer in peers]
+    contenders = [Contender(SPLIT, lambda bench: run_remote(bench, script, 2, arguments(bench)))]
+    contenders += [peer_contender(peer, script, arguments) for peer in peers]
+    return Experiment(key, script, tuple(contenders), tuple(rows), most_rounds=3)
+
+
+FLOATS, FOUR = of_memory("float32"), "torch DataLoader, 4 workers"
+MEMORY_ROW = "memory of trainer and workers, 1,000,000 paths, {} in the third epoch"
 
 LOCAL_EXPERIMENTS = (
-    loader_experiment(
-        "float32", "memory", "64 x 3x224x224 float32 from memory", "GB/s", 2.5, lambda bench: memory_arguments(bench, "float32")
+    local("float32", "memory", FLOATS, "64 x 3x224x224 float32 from memory", "GB/s", Compare.RATE, 2.5),
+    local("uint8", "memory", of_memory("uint8"), "64 x 3x224x224 uint8 from memory", "GB/s", Compare.RATE, 2.5),
+    local("rows", "memory", of_memory("rows"), "64 rows of 20 float32 from memory", "batches/s", Compare.RATE, 8.0),
+    local("jpeg", "jpeg", of_jpeg, "JPEG decode, crop, normalise", "images/s", Compare.RATE, 1.05),
+    local("first", "small", lambda bench: [], "first batch of the first epoch, small script", "first", Compare.LATER, 0.3),
+    local("epoch", "paths", of_paths, "first batch of a later epoch, 1,000,000 paths", "later", Compare.TIMES_SOONER, 2.0, most_rounds=3),
+    Experiment(
+        "remote",
+        "memory",
+        (Contender(SPLIT, lambda bench: run_remote(bench, "memory", 1, FLOATS(bench))), Contender(BARE, run_bare)),
+        (
+            Row("remote", "remote on loopback, float32 images", BARE, "bare gRPC byte stream", "GB/s", Compare.RATE, 0.85),
+            Row("remote-cpu", "remote on loopback, trainer's CPU time", BARE, "its client", "CPU s/GB", Compare.COST, 1.3),
+        ),
     ),
-    loader_experiment("uint8", "memory", "64 x 3x224x224 uint8 from memory", "GB/s", 2.5, lambda bench: memory_arguments(bench, "uint8")),
-    loader_experiment("rows", "memory", "64 rows of 20 float32", "batches/s", 8.0, lambda bench: memory_arguments(bench, "rows")),
-    loader_experiment("jpeg", "jpeg", "JPEG decode, crop, normalise", "images/s", 1.05, jpeg_arguments),
-    FIRST,
-    EPOCH,
-    REMOTE,
-    MEMORY,
+    Experiment(
+        "memory",
+        "paths",
+        (Contender(SPLIT, memory_run("paths_trainer.py")), Contender(TORCH, memory_run("paths.py"))),
+        (
+            Row("memory", MEMORY_ROW.format("peak"), TORCH, FOUR, "peak", Compare.COST, 0.5),
+            Row("memory", MEMORY_ROW.format("lowest"), TORCH, FOUR, "lowest", Compare.COST),
+        ),
+        most_rounds=3,
+    ),
 )
 PEER_EXPERIMENTS = (
-    peer_experiment(
-        "peers",
-        "memory",
-        "memory",
-        "remote, float32 images from memory, 2 workers",
-        "GB/s",
-        1.0,
-        lambda bench: memory_arguments(bench, "float32"),
-    ),
-    peer_experiment("peers-jpeg", "jpeg", "jpeg", "remote, JPEG pipeline, same transforms, 2 workers", "images/s", 1.3, jpeg_arguments),
+    against_peers("peers", "memory", FLOATS, "remote, float32 images from memory, 2 workers", "GB/s", 1.0),
+    against_peers("peers-jpeg", "jpeg", of_jpeg, "remote, JPEG pipeline, same transforms, 2 workers", "images/s", 1.3),
 )
+EVERYTHING = (*LOCAL_EXPERIMENTS, *PEER_EXPERIMENTS)
+KEYS = tuple(dict.fromkeys(row.key for experiment in EVERYTHING for row in experiment.rows))

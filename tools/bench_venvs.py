@@ -5,13 +5,14 @@ An environment that needs torch sees this one's site-packages behind its own, by
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import sysconfig
 import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from command import run_command
+from command import CommandError, run_command
 
 INSTALL_SECONDS = 900.0
 
@@ -24,7 +25,7 @@ class Peer:
     title: str
     program: str  # in tools/peers
     requirements: tuple[str, ...]
-    torch: bool  # whether it needs the torch that is installed here
+    python: bool  # whether it runs the user's Python: it then needs the torch that is installed here
 
 
 PEERS = (
@@ -46,8 +47,11 @@ def ensure_venv(folder: Path, peer: Peer) -> Path:
     wanted = "\n".join((sys.version, *peer.requirements))
     if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
         return python
-    venv.EnvBuilder(with_pip=True, clear=True, symlinks=True).create(home)
-    if peer.torch:
+    try:
+        venv.EnvBuilder(with_pip=True, clear=True, symlinks=True).create(home)
+    except subprocess.CalledProcessError as error:
+        raise CommandError(f"no environment can be made in {home}: {error}") from None
+    if peer.python:
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
         behind = home / "lib" / version / "site-packages" / "zz_behind.pth"
         behind.write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
