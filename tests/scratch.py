@@ -112,7 +112,8 @@ def held_by_others(name: str) -> bool:
         found = (SHARED_MEMORY / name).stat()
     except FileNotFoundError:
         return True
-    if any(psutil.pid_exists(int(part)) for part in name.split("_") if part.isdecimal()):
+    # The name of torch's has a random number as well, which may be larger than any process id.
+    if any(psutil.pid_exists(int(part)) for part in name.split("_") if part.isdecimal() and len(part) < 8):
         return True
     inode = f" {os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x} {found.st_ino} "
     mapped = any(inode in maps_of(process) for process in psutil.process_iter())
