@@ -21,12 +21,14 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import IO
 
 import psutil
-from chaos_processes import Family, alive, children, eventually, local_families, remote_family
+from chaos_processes import Family, alive, children, eventually, local_families, remote_family, send
 from scratch import Scratch
 
 LIMIT_S = 60.0
+OUTPUT_S = 5.0
 KINDS = (
     *("noise", "counted", "shards", "marked", "lasting", "lasting_counted", "pure", "large"),
     *("inline", "inline_noise", "inline_counted", "told", "sent"),
@@ -62,6 +64,8 @@ class Program:
             stderr=subprocess.PIPE,
             encoding="utf-8",
         )
+        assert self._process.stdin is not None and self._process.stdout is not None and self._process.stderr is not None
+        self._input = self._process.stdin
         self.process = psutil.Process(self._process.pid)
         self._readers = [
             threading.Thread(target=self._read, args=(self._process.stdout, self.lines), daemon=True),
@@ -70,11 +74,12 @@ class Program:
         for reader in self._readers:
             reader.start()
 
-    def _read(self, file: Iterable[str], lines: list[str]) -> None:
-        for line in file:
-            with self._changed:
-                lines.append(line.rstrip("\n"))
-                self._changed.notify_all()
+    def _read(self, file: IO[str], lines: list[str]) -> None:
+        with file:
+            for line in file:
+                with self._changed:
+                    lines.append(line.rstrip("\n"))
+                    self._changed.notify_all()
         with self._changed:
             self._open -= 1
             self._changed.notify_all()
@@ -101,9 +106,8 @@ class Program:
 
     def go(self) -> None:
         """Let it go on from a pause."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        self._input.write("\n")
+        self._input.flush()
 
     def status(self) -> int:
         """Exit status, once it has ended."""
@@ -111,8 +115,7 @@ class Program:
             status = self._process.wait(LIMIT_S)
         except subprocess.TimeoutExpired:
             raise AssertionError(f"still runs after {LIMIT_S:.0f} s; {self.told()}") from None
-        for reader in self._readers:
-            reader.join(LIMIT_S)
+        self._join_readers()
         return status
 
     def end(self, number: signal.Signals = signal.SIGKILL) -> int:
@@ -121,14 +124,20 @@ class Program:
         return self.status()
 
     def close(self) -> None:
-        """End it when it hasn't ended."""
+        """End it when it hasn't ended, and all below it."""
         if self._process.poll() is None:
+            below = self.process.children(recursive=True)
             self._process.kill()
-            self._process.wait(LIMIT_S)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            assert stream is not None
-            with contextlib.suppress(BrokenPipeError):
-                stream.close()
+            send(below, signal.SIGKILL)
+        self._process.wait(LIMIT_S)
+        self._join_readers()
+        with contextlib.suppress(BrokenPipeError):
+            self._input.close()
+
+    def _join_readers(self) -> None:
+        """Wait for the last lines; not for long, as what the process left behind, when it did, keeps its output open."""
+        for reader in self._readers:
+            reader.join(OUTPUT_S)
 
 
 class Worker(Program):

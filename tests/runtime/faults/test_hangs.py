@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import psutil
 from chaos_processes import send
 from stage import Stage, alive, assert_ends
 
@@ -14,7 +15,7 @@ def test_a_stopped_local_worker(stage: Stage) -> None:
     """It is ended, stopped as it is, and another one is started."""
     places = ("counted:0:6", "inline:0:6")
     trainer = stage.trainer("counted", "inline", pauses=places, **SHORT)
-    stopped = []
+    stopped: list[psutil.Process] = []
     for place in places:
         trainer.until(f"pause {place}")
         family = trainer.local()[0]
@@ -29,7 +30,7 @@ def test_a_stopped_stream(stage: Stage) -> None:
     """Its template is told to end it."""
     places = ("noise:0:6", "counted:0:6")
     trainer = stage.trainer("noise", "counted", pauses=places, **SHORT)
-    stopped = []
+    stopped: list[psutil.Process] = []
     for place in places:
         trainer.until(f"pause {place}")
         stream = trainer.local()[0].streams[0]

@@ -6,26 +6,28 @@ import psutil
 import pytest
 from stage import Stage
 
-PLACES = ("large:0:3", "noise:0:6")
 NOTHING = (0, 0)
 
 
-@pytest.mark.parametrize("when", ["from the start", "in the middle"])
-def test_local_workers_without_segments(stage: Stage, when: str) -> None:
-    """A limit of nothing for files holds for memfd, too: as a full disk or a full /dev/shm."""
-    start = ("prlimit", "--fsize=0:0") if when == "from the start" else ()
-    trainer = stage.trainer("large", "noise", pauses=PLACES, inside=start)
-    for place in PLACES:
+def test_local_workers_without_segments(stage: Stage) -> None:
+    """A limit of nothing for files holds for memfd, too: as a full disk or a full /dev/shm. Before a loader starts, and while one runs."""
+    places = ("noise:0:6", "large:0:3", "inline:0:6")
+    trainer = stage.trainer("noise", "large", "inline", "counted", pauses=places)
+    for place in places:
         trainer.until(f"pause {place}")
-        if when == "in the middle":
-            limit([trainer.process, *trainer.local()[0].all()])
+        for process in trainer.local()[0].all():
+            process.rlimit(psutil.RLIMIT_FSIZE, NOTHING)
         trainer.go()
     stage.assert_same(trainer)
 
 
-def limit(processes: list[psutil.Process]) -> None:
-    for process in processes:
+def test_segments_that_become_impossible(stage: Stage) -> None:
+    trainer = stage.trainer("large", pauses=["large:0:3"])
+    trainer.until("pause large:0:3")
+    for process in trainer.local()[0].all():
         process.rlimit(psutil.RLIMIT_FSIZE, NOTHING)
+    trainer.go()
+    stage.assert_same(trainer)
 
 
 def test_a_remote_worker_without_segments(stage: Stage) -> None:
