@@ -1,6 +1,6 @@
 """What belongs to the whole process and must be the same on both sides: generator states, and settings such as the default dtype.
 
-states()            {"torch": bytes, "numpy": bytes, "random": bytes}
+states()            {"numpy": bytes, "random": bytes, "torch": bytes}
 set_states({...})   any of them
 settings(local=True), apply_settings({...})
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import random
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,32 @@ _RANDOM = struct.Struct("<i625Iqd")  # version, internal state, has gauss_next, 
 _NUMPY = struct.Struct("<iid")  # position, has_gauss, cached_gaussian; then 624 words
 
 
-def states() -> dict[str, bytes]:
-    """States of the three generators that data loading code draws from."""
-    version, words, gauss = random.getstate()
+GENERATORS = ("numpy", "random", "torch")
+LOCAL = ("folder",)  # settings of a machine
+
+
+def states(names: Collection[str] = GENERATORS) -> dict[str, bytes]:
+    """States of the generators that data loading code draws from, or of some of them."""
+    return {name: _STATE_OF[name]() for name in names}
+
+
+def _torch_state() -> bytes:
+    return torch.get_rng_state().numpy().tobytes()
+
+
+def _numpy_state() -> bytes:
     # A bit generator other than the default one has no state in this form; the assertion names it.
     name, keys, position, has_gauss, cached = np.random.get_state()
     assert name == "MT19937", f"numpy's global bit generator is {name}, only MT19937 can be carried over"
-    return {
-        "torch": torch.get_rng_state().numpy().tobytes(),
-        "numpy": _NUMPY.pack(position, has_gauss, cached) + np.asarray(keys, "<u4").tobytes(),
-        "random": _RANDOM.pack(version, *words, gauss is not None, gauss or 0.0),
-    }
+    return _NUMPY.pack(position, has_gauss, cached) + np.asarray(keys, "<u4").tobytes()
+
+
+def _random_state() -> bytes:
+    version, words, gauss = random.getstate()
+    return _RANDOM.pack(version, *words, gauss is not None, gauss or 0.0)
+
+
+_STATE_OF = {"torch": _torch_state, "numpy": _numpy_state, "random": _random_state}
 
 
 def set_states(new: Mapping[str, bytes]) -> None:

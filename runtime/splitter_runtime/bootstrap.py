@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from . import adapters
 from .errors import ConfigError
@@ -40,7 +40,7 @@ class State:
 
     trainer: Trainer | None = None
     places: tuple[Place, ...] = ()
-    workers: tuple[LocalWorker, ...] = ()
+    workers: ClassVar[dict[str, LocalWorker]] = {}  # by name, as long as the session hasn't taken them
     owner = 0
 
 
@@ -114,6 +114,12 @@ def _keep_spawned_children_here(trainer: Trainer) -> None:
     spawn.get_preparation_data = preparation
 
 
+def local_name(places: tuple[Place, ...], number: int) -> str:
+    """What the local worker at that place of the pool is called."""
+    local = [at for at, place in enumerate(places) if place.address is None]
+    return "local" if len(local) == 1 else f"local {local.index(number) + 1}"
+
+
 def start_workers() -> None:
     """Start the local workers of the pool, once in each process; doesn't wait for them."""
     if STATE.owner == os.getpid():
@@ -122,14 +128,13 @@ def start_workers() -> None:
         raise ConfigError.of("R601", what="no trainer program here: splitter_runtime.program(...) must be called first")
     STATE.owner = os.getpid()
     STATE.places = parse(os.environ.get("SPLITTER_WORKERS", ""))
-    count = sum(place.address is None for place in STATE.places)
-    names = ["local"] if count == 1 else [f"local {number}" for number in range(1, count + 1)]
-    STATE.workers = tuple(LocalWorker(STATE.trainer.worker, name) for name in names)
+    names = [local_name(STATE.places, number) for number, place in enumerate(STATE.places) if place.address is None]
+    STATE.workers.clear()
+    STATE.workers.update({name: LocalWorker(STATE.trainer.worker, name) for name in names})
     atexit.register(stop_workers)
 
 
 def stop_workers() -> None:
     """End the local workers of this process."""
-    for worker in STATE.workers:
-        worker.close()
-    STATE.workers = ()
+    while STATE.workers:
+        STATE.workers.popitem()[1].close()

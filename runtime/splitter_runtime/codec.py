@@ -19,7 +19,7 @@ tensors, the memory that a view does not reach, the factory of a defaultdict tha
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 # each adds its types to the tables
@@ -40,7 +40,7 @@ from .codec_wire import ALIGN, DEFAULT_LIMITS, SENT_LIMITS, Limits, padded
 from .codec_writer import Refusal, Writer
 from .errors import CodecError
 
-__all__ = ["ALIGN", "DEFAULT_LIMITS", "SENT_LIMITS", "Accept", "Encoded", "Limits", "decode", "encode", "payload_size"]
+__all__ = ["ALIGN", "DEFAULT_LIMITS", "SENT_LIMITS", "Accept", "Encoded", "Limits", "decode", "encode", "payload_size", "segment_sizes"]
 
 _ZEROS = memoryview(bytes(ALIGN))
 # what reading hostile bytes with struct, numpy, torch and the constructors of values can raise
@@ -108,6 +108,11 @@ def payload_size(header: bytes, *, limits: Limits = DEFAULT_LIMITS) -> int:
     return Frame(header, limits).total
 
 
+def segment_sizes(header: bytes) -> Sequence[int]:
+    """Bytes of each segment of a payload, without padding; CodecError when the header is damaged."""
+    return Frame(header, DEFAULT_LIMITS).sizes
+
+
 def decode(
     header: bytes,
     payload: bytearray | memoryview,
@@ -115,17 +120,21 @@ def decode(
     limits: Limits | None = None,
     code: bool = False,
     accept: Accept | None = None,
+    offsets: Sequence[int] | None = None,
 ) -> object:
     """The value of a header and its payload, which is writable and has exactly `payload_size` bytes.
 
+    With `offsets` the payload may be any memory in which the segments lie at these places, multiples of 64.
     Tensors and arrays are views of the payload and keep it alive. `code` allows what encode() allows with it. `accept` is asked with
     module and qualified name for every class and function, and with ("pandas", "") for a library whose objects are made again.
     Raises CodecError, and nothing else, whatever the bytes are.
     """
     limits = limits or (SENT_LIMITS if code else DEFAULT_LIMITS)
     frame = Frame(header, limits)
-    view = memoryview(payload)
-    if view.nbytes != frame.total:
+    view = payload if type(payload) is memoryview else memoryview(payload)  # its owner may wait for this very view to go
+    if offsets is not None:
+        frame.lie_at(offsets, view.nbytes)
+    elif view.nbytes != frame.total:
         raise CodecError.of("R114", size=view.nbytes, expected=frame.total)
     if view.readonly:
         raise damaged("the payload is read-only memory")

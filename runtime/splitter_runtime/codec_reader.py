@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -59,6 +59,15 @@ class Frame:
         self.offsets = offsets
         self.total = total
         self.tree = header[start:]
+
+    def lie_at(self, offsets: Sequence[int], nbytes: int) -> None:
+        """The segments lie at these places of a payload of `nbytes`. CodecError when they don't fit."""
+        if len(offsets) != len(self.sizes):
+            raise damaged("the segments have other places than they are")
+        for place, size in zip(offsets, self.sizes, strict=True):
+            if place % wire.ALIGN or place + size > nbytes:
+                raise damaged("a segment reaches out of the payload")
+        self.offsets = list(offsets)
 
 
 class Reader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch.utils.data
@@ -14,10 +14,12 @@ from torch.utils.data._utils import collate
 from .adapters import install, remember
 from .errors import CodecError, ConfigError
 from .inline import InlineIterator
+from .parked import Parked
 from .remote_dataset import described, feed_of, number_of
 from .remote_iterator import StreamsIterator
 from .sending import Package, Received, parts
 from .session import Session
+from .tally import Tally
 from .trees import describe, is_remote, leaves
 
 
@@ -29,6 +31,9 @@ class Site:
     number: int
     stateless: bool
     feed: str | None
+    draws: tuple[str, ...] | None  # generators that making a batch may draw from; None: not known, or the process matters
+    tally: Tally
+    parked: Parked = field(default_factory=Parked)
 
 
 class _ByName:
@@ -134,8 +139,15 @@ def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping
             what = f"{attribute}={getattr(given, '__qualname__', given)!s} is not in the worker program"
             raise ConfigError.of("R601", what=what)
     stateless = all(name is not None and manifest.datasets.get(name) is True for name in names)
+    draws = [manifest.dataset_draws.get(name or "") for name in names]
     if feed is not None:
         stateless = stateless and manifest.loaders[feed] is True
-    site = Site(session, number, stateless, feed)
+        draws.append(manifest.loader_draws.get(feed))
+    known = stateless and all(drawn is not None for drawn in draws) and not (loader.num_workers and there_are["worker_init_fn"])
+    drawn = tuple(sorted({name for names in draws for name in names or ()})) if known else None
+    name = feed or next((name for name in names if name), "loader")
+    site = Site(session, number, stateless, feed, drawn, Tally.of(name, lambda: len(session.twins)))
     weakref.finalize(site, session.drop, number).atexit = False
+    weakref.finalize(site, site.parked.close).atexit = False
+    session.parked.add(site.parked)
     return site

@@ -98,6 +98,11 @@ CODES: dict[str, tuple[str, str]] = {
     "R201": ("worker and trainer differ: {difference}", "Install the same versions, or set SPLITTER_ALLOW_SKEW=1."),
     "R301": ("the worker {worker} refused the token", "Give worker and trainer the same token."),
     "R401": ("worker {worker} was lost: {why}", "Look at the worker's log for the reason, then start again."),
+    "R402": ("no worker came within {seconds} s: {why}", "Start one, or raise SPLITTER_GRACE_SECONDS; the run can be started again."),
+    "R403": (
+        "stream {number} of loader {loader} was lost {times} times at the same batch, the last time on {worker}: {why}",
+        "Look at what this batch does to its process: memory, or a library that crashes. The indices that it was given: {indices}.",
+    ),
     "R501": ("the worker raised {type}: {text}", "Look at the remote traceback above for the line that failed."),
     "R601": ("{what}", "Correct it and start again."),
 }

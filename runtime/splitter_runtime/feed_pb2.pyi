@@ -20,14 +20,16 @@ class FromTrainer(_message.Message):
     def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., close: _Optional[_Union[Close, _Mapping]] = ...) -> None: ...
 
 class FromWorker(_message.Message):
-    __slots__ = ("welcome", "ended", "data")
+    __slots__ = ("welcome", "ended", "data", "leaving")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ENDED_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     ended: Ended
     data: Data
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ...) -> None: ...
+    leaving: Leaving
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., leaving: _Optional[_Union[Leaving, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("protocol", "digest", "versions", "allow_skew")
@@ -204,3 +206,7 @@ class StreamStatus(_message.Message):
     resident_bytes: int
     cpu_seconds: float
     def __init__(self, channel: _Optional[int] = ..., pid: _Optional[int] = ..., batches: _Optional[int] = ..., bytes: _Optional[int] = ..., queue: _Optional[int] = ..., resident_bytes: _Optional[int] = ..., cpu_seconds: _Optional[float] = ...) -> None: ...
+
+class Leaving(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

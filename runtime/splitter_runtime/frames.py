@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from .codec import DEFAULT_LIMITS, Accept, Encoded, Limits, decode, encode, payload_size
+from .codec import DEFAULT_LIMITS, Accept, Encoded, Limits, decode, encode, payload_size, segment_sizes
+from .codec_wire import padded
 from .errors import CodecError
 
 PREFIX = struct.Struct("<2sBBIQQ")
@@ -34,7 +35,9 @@ class Kind(enum.IntEnum):
     RESUME = 5
     DONE = 6
     FINISH = 7
-    TAKEN = 8
+    FREE = 8
+    LEAVE = 9
+    AGAIN = 10
     OUTPUT = 16
     STATES = 17
     RESULT = 18
@@ -47,6 +50,10 @@ class Kind(enum.IntEnum):
     RESUMED = 25
     BYE = 26
     NEARBY = 27
+    CURSOR = 28
+    LEFT = 29
+    RAN = 30
+    TOOK = 31
 
 
 _KINDS = frozenset(map(int, Kind))
@@ -55,12 +62,15 @@ LAST_OF_CALL = frozenset({Kind.RESULT, Kind.MARKED, Kind.RAISED, Kind.DREW})
 
 @dataclass(frozen=True)
 class Frame:
-    """One frame. `payload` is the one allocation that the tensors of the value will be views of."""
+    """One frame. `payload` is the one allocation that the tensors of the value will be views of; `offsets` says where its segments lie
+    in it when they don't lie one after another.
+    """
 
     kind: Kind
     number: int
     header: bytes
     payload: Buffer
+    offsets: tuple[int, ...] | None = None
 
     @property
     def value(self) -> Any:
@@ -69,7 +79,21 @@ class Frame:
 
     def read(self, accept: Accept | None = None) -> Any:
         """The same, and `accept` is asked about each class in it."""
-        return decode(self.header, self.payload, accept=accept) if self.header else None  # type: ignore[arg-type]
+        return decode(self.header, self.payload, accept=accept, offsets=self.offsets) if self.header else None  # type: ignore[arg-type]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the payload, as the connection carries them."""
+        return len(self.payload) if self.offsets is None else payload_size(self.header)
+
+    def parts(self) -> list[Buffer]:
+        """The same frame as the buffers that make it up, its segments one after another."""
+        prefix = PREFIX.pack(MAGIC, VERSION, self.kind, len(self.header), self.nbytes, self.number)
+        if self.offsets is None:
+            return [prefix + self.header, self.payload]
+        view, sizes = memoryview(self.payload), segment_sizes(self.header)
+        pieces = [view[start : start + padded(size)] for start, size in zip(self.offsets, sizes, strict=True)]
+        return [prefix + self.header, *pieces]
 
 
 def pack(kind: Kind, number: int = 0, encoded: Encoded | None = None) -> list[Buffer]:
@@ -148,8 +172,9 @@ class Assembler:
                 raise CodecError.of("R112", what=what, size=f"{given} bytes", limit=f"{limit} bytes")
         if len(self._pending) == PREFIX.size + header_size:
             header = bytes(self._pending[PREFIX.size :])
-            expected = payload_size(header, limits=self._limits) if header else 0
-            if size != expected:
+            # What follows the header of a value that lies elsewhere says where.
+            expected = size if kind == Kind.NEARBY else payload_size(header, limits=self._limits) if header else 0
+            if size != expected or (kind == Kind.NEARBY and size > CHUNK):
                 raise CodecError.of("R114", size=size, expected=expected)
             self._pending.clear()
             self._frame, self._filled = Frame(Kind(kind), number, header, self._take(size)), 0

@@ -1,12 +1,15 @@
 """The iterator for num_workers=0: the template fetches, which stands for the script's main process.
 
-Every fetch takes the trainer's generator states along and brings back those after it. When the worker program is known to be stateless and
-the sampler can be asked early without anybody noticing, a few fetches are under way ahead; those must not draw random numbers. When one
-does, or something changes in between, it is done again in its turn.
+Every fetch takes the trainer's generator states along and brings back those after it. Code that keeps no state may also fetch ahead of
+its turn, each time with the states that the fetch before left, as long as the sampler can be asked early without anybody noticing. In its
+turn a batch is taken only when the trainer's own states are those that it was made from; they become the ones after it then. Else it is
+made again, in the usual way.
 """
 
 from __future__ import annotations
 
+import logging
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,16 +24,21 @@ from torch.utils.data import (
 )
 from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 
-from . import ambient
+from . import ahead, ambient
+from .errors import WorkerLostError
 from .frames import Kind
 from .remote_iterator import LoaderView
-from .session import Pending
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, Site
     from .sending import Received
+    from .session import Session
+    from .twin import Call
 
-AHEAD = 2
+AHEAD = 2  # fetches under way ahead of their turn
+ENOUGH = 3  # misses in a row after which none is tried
+REST, LONGEST_REST = 64, 4096  # fetches until one is tried again
+log = logging.getLogger("splitter_runtime")
 
 
 def can_look_ahead(sampler: Any) -> bool:
@@ -45,13 +53,61 @@ def can_look_ahead(sampler: Any) -> bool:
     return kind in (SequentialSampler, DistributedSampler)
 
 
+class Luck:
+    """How well a loader does with running ahead; kept from one epoch to the next."""
+
+    def __init__(self, feed: str, names: tuple[str, ...]) -> None:
+        """`names`: the generators that the code may draw from."""
+        self.feed, self.names = feed, names
+        self._misses = 0  # in a row
+        self._rest, self._pause = 0, REST
+        self._warned = False
+
+    def __repr__(self) -> str:
+        return f"<Luck {self.feed}: {self._misses} misses in a row, {self._rest} fetches to rest>"
+
+    @property
+    def depth(self) -> int:
+        """How many fetches may be under way ahead."""
+        return 0 if self._rest else AHEAD if self._misses < ENOUGH else 1
+
+    def took(self) -> None:
+        """A fetch was what the script would have made."""
+        self._misses, self._pause = 0, REST
+
+    def missed(self) -> None:
+        """One was not, since somebody else drew random numbers. Warns once, when that goes on."""
+        self._misses += 1
+        if self._misses < ENOUGH:
+            return
+        self._rest, self._pause = self._pause, min(LONGEST_REST, 2 * self._pause)
+        if not self._warned:
+            self._warned = True
+            log.warning(
+                "%s: the script draws random numbers on the CPU between its batches (dropout, perhaps), so none can be made ahead "
+                "of its turn; `splitter transform --streams N` makes them as if the script had said num_workers=N",
+                self.feed,
+            )
+
+    def passed(self) -> None:
+        """A fetch was made in its turn."""
+        self._rest = max(0, self._rest - 1)
+
+    def distrust(self) -> None:
+        """The code draws from more than `names`."""
+        self.names = ambient.GENERATORS
+
+
+_LUCK: weakref.WeakKeyDictionary[Site, Luck] = weakref.WeakKeyDictionary()
+
+
 @dataclass
-class Ahead:
-    """An index that was taken early, and its fetch."""
+class Early:
+    """An index that was taken early, and its fetch when that is under way; `stamp` is what must be the same in its turn."""
 
     index: Any
-    pending: list[Pending] | None
-    stamp: Any
+    call: Call | None = None
+    stamp: Any = None
 
 
 class RemoteFetcher:
@@ -60,70 +116,111 @@ class RemoteFetcher:
     def __init__(self, site: Site, dataset: Any, kind: int, auto_collation: bool, drop_last: bool) -> None:
         """Make the fetcher on the templates; for an iterable dataset that calls iter() on it."""
         self._site = site
+        self.session: Session = site.session
         self.number = site.session.number()
         arguments = (site.number, dataset, kind, auto_collation, drop_last)
         site.session.call("fetcher", *arguments, fresh=self.number, changes=kind == _DatasetKind.Iterable)
+        weakref.finalize(self, site.session.drop, self.number).atexit = False
+
+    def submit(self, index: Any) -> Call:
+        """Send a fetch in its turn: only the home template makes it, since no other one knows the dataset's state from here on."""
+        if not self._site.stateless:
+            self.session.stay_at_home()
+        return self.session.submit("fetch", self.number, index, at_home=True, changes=not self._site.stateless)
 
     def fetch(self, index: Any) -> Any:
         """One batch. Raises what the dataset or collate_fn raises."""
-        session = self._site.session
-        if not self._site.stateless:
-            # Only the home template goes through this; no other one knows the dataset's state from here on.
-            session.board.stay_at(session.home.link.endpoint.name)
-        pending = session.submit("fetch", self.number, index, at_home=True, changes=not self._site.stateless)
-        return session.wait(pending).value
+        return self.session.wait(self.submit(index)).value
 
-    def peek(self, index: Any) -> Ahead:
+    def send_ahead(self, early: Early, names: tuple[str, ...]) -> None:
         """Send a fetch ahead of its turn."""
-        session = self._site.session
-        pending = session.submit("fetch", self.number, index, at_home=True, changes=False, peek=True)
-        return Ahead(index, pending, self.stamp())
+        early.call = self.session.submit("fetch_ahead", self.number, early.index, names, at_home=True, changes=False, peek=True)
+        early.stamp = self.stamp()
 
     def stamp(self) -> Any:
         """What must be the same when a fetch is sent and when its turn comes."""
-        return self._site.session.changes, ambient.settings(local=True)
+        return self.session.changes, ambient.settings(local=True)
 
 
 class Lookahead(Iterator[Any]):
-    """The sampler's indices, and the fetches that are under way for those taken early."""
+    """The sampler's indices, and the fetches that are under way for those taken early. Takes the place of torch's fetcher, too."""
 
-    def __init__(self, indices: Iterator[Any], fetcher: RemoteFetcher) -> None:
-        self._indices, self._fetcher = indices, fetcher
-        self._early: deque[Ahead] = deque()
-        self._turn: Ahead | None = None
+    def __init__(self, indices: Iterator[Any], fetcher: RemoteFetcher, luck: Luck) -> None:
+        self._indices, self._fetcher, self._luck = indices, fetcher, luck
+        self._early: deque[Early] = deque()
+        self._turn: Early | None = None
         self._exhausted = False
-        self.drew = False
+        weakref.finalize(self, _forget_all, fetcher.session, self._early).atexit = False
 
     def __next__(self) -> Any:
         if not self._early:
             if self._exhausted:
                 raise StopIteration
-            self._turn = None
-            return next(self._indices)
-        self._turn = self._early.popleft()
+            self._turn = Early(next(self._indices))
+        else:
+            self._turn = self._early.popleft()
         return self._turn.index
 
     def fetch(self, index: Any) -> Any:
         """The batch of the index that __next__ has just given."""
-        if self.drew:
-            return self._fetcher.fetch(index)
-        turn = self._turn or self._fetcher.peek(index)
-        while len(self._early) < AHEAD and not self._exhausted:
+        turn, self._turn = self._turn, None
+        if turn is not None and turn.call is not None:
+            self._look_ahead()
+            made = self._made(turn, turn.call)
+            if made is not None:
+                return made[0]
+            _forget_all(self._fetcher.session, self._early)  # they went on from there
+        self._luck.passed()
+        call = self._fetcher.submit(index)
+        self._look_ahead()
+        return self._fetcher.session.wait(call).value
+
+    def _look_ahead(self) -> None:
+        """Have fetches under way for the next indices."""
+        depth = self._luck.depth
+        while len(self._early) < depth and not self._exhausted:
             try:
-                early = next(self._indices)
+                self._early.append(Early(next(self._indices)))
             except StopIteration:
                 self._exhausted = True
-                break
-            self._early.append(self._fetcher.peek(early))
-        assert turn.pending is not None
-        session = self._fetcher._site.session
+        for early in list(self._early)[:depth]:
+            if early.call is None:
+                self._fetcher.send_ahead(early, self._luck.names)
+
+    def _made(self, turn: Early, call: Call) -> tuple[Any] | None:
+        """The batch that was made ahead, when it is the one that the script would make now."""
+        session, luck = self._fetcher.session, self._luck
         if turn.stamp != self._fetcher.stamp():
-            return self._fetcher.fetch(index)
-        frame = session.wait(turn.pending)
+            session.forget(call)
+            return None
+        try:
+            frame = session.wait(call)
+        except WorkerLostError:
+            raise
+        except Exception:
+            return None  # a batch that can't be sent, which is said in its turn
         if frame.kind is Kind.DREW:
-            self.drew = True
-            return self._fetcher.fetch(index)
-        return frame.value
+            luck.distrust()
+            return None
+        found = frame.value
+        if found is None:
+            return None
+        before, after, texts, batch = found
+        if before != ahead.digest(ambient.states(luck.names)):
+            luck.missed()
+            return None
+        luck.took()
+        ambient.set_states(after)
+        ahead.show(texts)
+        return (batch,)
+
+
+def _forget_all(session: Session, early: deque[Early]) -> None:
+    """Let go of fetches that are under way; their indices stay."""
+    for one in early:
+        if one.call is not None:
+            session.forget(one.call)
+            one.call = None
 
 
 class InlineIterator(_SingleProcessDataLoaderIter):
@@ -138,5 +235,6 @@ class InlineIterator(_SingleProcessDataLoaderIter):
         fetcher = RemoteFetcher(site, dataset, self._dataset_kind, self._auto_collation, self._drop_last)
         self._dataset_fetcher: Any = fetcher
         if site.stateless and self._dataset_kind == _DatasetKind.Map and can_look_ahead(self._index_sampler):
-            self._sampler_iter: Any = Lookahead(self._sampler_iter, fetcher)
+            luck = _LUCK.setdefault(site, Luck(site.tally.site.name, ambient.GENERATORS if site.draws is None else site.draws))
+            self._sampler_iter: Any = Lookahead(self._sampler_iter, fetcher, luck)
             self._dataset_fetcher = self._sampler_iter

@@ -1,10 +1,11 @@
 """The launcher: forks a template for each session.
 
-The worker's main process forks it before gRPC starts, because a process that runs gRPC must not fork. It has one thread and imports
-nothing more. It dies with the main process (PR_SET_PDEATHSIG, and the end of the control socket); templates die with it.
+It has one thread and imports nothing more. For a trainer's own worker it is the process that the trainer has started; for others the
+worker's main process forks it before gRPC starts, because a process that runs gRPC must not fork. It dies with the main process
+(PR_SET_PDEATHSIG) or the trainer (the end of the control socket); templates die with it.
 
-Control messages, one packet each: "T" with two descriptors (the template's input socket and output pipe) -> pid of the template;
-"E" and a pid -> that template is killed when it still runs, and waited for.
+Control messages, one packet each: "T" with a descriptor (the template's socket) -> pid of the template; "E" and a pid -> that template is
+killed when it still runs, and waited for.
 """
 
 from __future__ import annotations
@@ -21,9 +22,13 @@ from .processes import die_with, receive_with, send_with
 _PID = struct.Struct("<q")
 
 
-def _serve(control: socket.socket, template: Callable[[int, int], None]) -> None:
+def serve_launcher(control: socket.socket, template: Callable[[int], None]) -> None:
+    """Body of the launcher; returns when nobody holds the other end of `control` any more. `template(socket)` runs in every template."""
     while True:
-        message, descriptors = receive_with(control, 64)
+        try:
+            message, descriptors = receive_with(control, 64)
+        except ConnectionResetError:
+            return
         if not message:
             return
         if message == b"T":
@@ -32,10 +37,9 @@ def _serve(control: socket.socket, template: Callable[[int, int], None]) -> None
             if pid == 0:
                 die_with(here)
                 control.close()
-                template(descriptors[0], descriptors[1])
+                template(descriptors[0])
                 raise SystemExit(0)
-            for descriptor in descriptors:
-                os.close(descriptor)
+            os.close(descriptors[0])
             control.send(_PID.pack(pid))
         else:
             (pid,) = _PID.unpack(message[1:])
@@ -45,27 +49,32 @@ def _serve(control: socket.socket, template: Callable[[int, int], None]) -> None
 
 
 class Launcher:
-    """The main process's side: start it before any thread, call it from any thread."""
+    """The other end of a launcher's control socket; may be used from any thread."""
 
-    def __init__(self, template: Callable[[int, int], None]) -> None:
-        """Fork. `template(input, output)` runs in every process that fork_template() makes."""
-        here = os.getpid()
-        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    def __init__(self, control: socket.socket, pid: int) -> None:
+        self._control, self.pid = control, pid
         self._lock = threading.Lock()
-        self.pid = os.fork()
-        if self.pid == 0:
+
+    @classmethod
+    def fork(cls, template: Callable[[int], None]) -> Launcher:
+        """Fork a launcher, in a process without threads."""
+        here = os.getpid()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        pid = os.fork()
+        if pid == 0:
             die_with(here)
-            self._control.close()
+            ours.close()
             # Ctrl-C in a terminal goes to everybody; only the main process acts on it.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
-            _serve(theirs, template)
+            serve_launcher(theirs, template)
             os._exit(0)
         theirs.close()
+        return cls(ours, pid)
 
-    def fork_template(self, input_socket: int, output: int) -> int:
-        """Fork a template that has these descriptors; returns its pid. OSError when the launcher is gone."""
+    def fork_template(self, descriptor: int) -> int:
+        """Fork a template that has this socket; returns its pid. OSError when the launcher is gone."""
         with self._lock:
-            send_with(self._control, b"T", [input_socket, output])
+            send_with(self._control, b"T", [descriptor])
             return self._answer()
 
     def end_template(self, pid: int) -> None:

@@ -2,17 +2,15 @@
 
     parse("local:2")               -> (Place(local), Place(local))
     parse("cpu1:7077,local")       -> (Place("cpu1:7077"), Place(local))
-    LocalWorker(program, folder)   starts one; .endpoint() waits until it listens; .close() ends it
+    LocalWorker(program, name)     starts one; .welcome() waits until it is ready; .close() ends it
 
-A local worker is in a session of its own, so that Ctrl-C reaches the trainer alone. It holds one end of a socket, its lifeline, and ends
+A local worker is in a session of its own, so that Ctrl-C reaches the trainer alone. It holds one end of a control socket, and ends
 with everything below it when the other end closes, as it does when the trainer ends, also by kill -9.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import socket
 import subprocess
 import sys
@@ -22,10 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ConfigError, WorkerLostError
+from .launcher import Launcher
+
+PACKET = 1 << 15  # bytes of a packet of a control socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from .transport import Endpoint
+    from .remote_link import Endpoint
 
 
 def _standard_output() -> int | None:
@@ -63,31 +64,29 @@ def parse(spec: str) -> tuple[Place, ...]:
     return tuple(places)
 
 
-_lifelines: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+_controls: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
 
 def _let_go() -> None:
-    """In a forked child: its copies of the lifelines would keep the workers alive after the trainer has gone."""
-    for lifeline in list(_lifelines):
-        lifeline.close()
+    """In a forked child: its copies of the control sockets would keep the workers alive after the trainer has gone."""
+    for control in list(_controls):
+        control.close()
 
 
 os.register_at_fork(after_in_child=_let_go)
 
 
 class LocalWorker:
-    """A worker process of this trainer's own."""
+    """A worker process of this trainer's own: a launcher of templates, at the other end of a control socket."""
 
     def __init__(self, program: str, name: str) -> None:
-        """Start it; doesn't wait."""
+        """Start it; doesn't wait. OSError when no process can be started."""
         self.name = name
         self._owner = os.getpid()
-        self._token = secrets.token_hex(32)
-        self._address = f"unix-abstract:splitter-{secrets.token_hex(16)}"
-        self._lifeline, theirs = socket.socketpair()
-        _lifelines.add(self._lifeline)
+        self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        _controls.add(self._control)
         flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        command = [sys.executable, *flags, program, "--listen", self._address, "--lifeline", str(theirs.fileno())]
+        command = [sys.executable, *flags, program, "--control", str(theirs.fileno())]
         given = [theirs.fileno()]
         stdout = _standard_output()
         if stdout is not None:
@@ -99,37 +98,51 @@ class LocalWorker:
             )
         if stdout is not None:
             os.close(stdout)
-        with contextlib.suppress(BrokenPipeError):  # endpoint() will say that it has ended
-            self._lifeline.sendall(self._token.encode() + b"\n")
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    def endpoint(self) -> Endpoint:
-        """How to reach it, once it listens. WorkerLostError when it ends before."""
-        from .transport import Endpoint
+    def welcome(self) -> bytes:
+        """What it says about itself, once it is ready: a Welcome message. WorkerLostError when it ends before."""
+        size = self._receive()
+        message = b""
+        while len(message) < int.from_bytes(size, "little"):
+            message += self._receive()
+        return message
 
+    def _receive(self) -> bytes:
         try:
-            ready = self._lifeline.recv(64)
-        except ConnectionResetError:  # it ended before it had read the token
-            ready = b""
-        if not ready:
+            packet = self._control.recv(PACKET)
+        except ConnectionResetError:
+            packet = b""
+        if not packet:
             status = self._process.wait()
             why = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
             raise WorkerLostError.of("R401", worker=self.name, why=f"it ended while it started ({why})")
-        return Endpoint(self.name, self._address, self._token, local=True)
+        return packet
+
+    def launcher(self) -> Launcher:
+        """Its launcher, after welcome()."""
+        return Launcher(self._control, self.pid)
 
     def close(self) -> None:
         """End it and everything below it."""
         if os.getpid() != self._owner:
             return
-        self._lifeline.close()
+        self._control.close()
         try:
             self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+
+def announce(control: socket.socket, message: bytes) -> None:
+    """In a local worker: say that it is ready, in packets as large as the system takes."""
+    control.send(len(message).to_bytes(8, "little"))
+    for start in range(0, len(message), PACKET):
+        control.send(message[start : start + PACKET])
 
 
 def _read(environment: Mapping[str, str], name: str) -> bytes | None:
@@ -142,11 +155,11 @@ def _read(environment: Mapping[str, str], name: str) -> bytes | None:
         raise ConfigError.of("R601", what=f"{name}: can't read {path}: {error.strerror}") from None
 
 
-def remote_endpoint(address: str, environment: Mapping[str, str]) -> Endpoint:
+def remote_endpoint(address: str, environment: Mapping[str, str], patience: float) -> Endpoint:
     """How to reach a worker in the list: token and certificates as the environment says. ConfigError for a file that can't be read."""
     import grpc
 
-    from .transport import Endpoint
+    from .remote_link import Endpoint
 
     token = _read(environment, "SPLITTER_TOKEN_FILE")
     names = ("SPLITTER_TLS_CA", "SPLITTER_TLS_CERT", "SPLITTER_TLS_KEY")
@@ -155,4 +168,4 @@ def remote_endpoint(address: str, environment: Mapping[str, str]) -> Endpoint:
         raise ConfigError.of("R601", what="SPLITTER_TLS_CERT and SPLITTER_TLS_KEY go together")
     secure = authority is not None or chain is not None
     credentials = grpc.ssl_channel_credentials(authority, key, chain) if secure else None
-    return Endpoint(address, address, token.decode("ascii", "replace").strip() if token else None, credentials)
+    return Endpoint(address, address, token.decode("ascii", "replace").strip() if token else None, credentials, patience)

@@ -14,8 +14,6 @@ from .frames import Buffer
 
 _PR_SET_PDEATHSIG = 1
 _IOV_MAX = 1024
-_PIPE_SIZE = 1 << 20
-_F_SETPIPE_SZ = 1031
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -24,18 +22,6 @@ def die_with(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the request was made
         os._exit(1)
-
-
-def wide_pipe() -> tuple[int, int]:
-    """A pipe that takes a MiB at once where the system allows it, which saves most of the switching between processes."""
-    import fcntl
-
-    reader, writer = os.pipe()
-    try:
-        fcntl.fcntl(writer, _F_SETPIPE_SZ, _PIPE_SIZE)
-    except PermissionError:
-        pass  # the user's pages for pipes are used up: the usual size works too
-    return reader, writer
 
 
 def write_all(descriptor: int, parts: Sequence[Buffer]) -> None:
@@ -85,6 +71,15 @@ def status_text(status: int) -> str:
         except ValueError:
             return f"killed by signal {number}"
     return f"exit status {os.WEXITSTATUS(status)}"
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for what a process does: R, S, D, T (stopped), Z (ended); "" when there is none of that number."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0].decode()
+    except OSError:
+        return ""
 
 
 def how_it_ended(handle: int, pid: int, seconds: float) -> str:

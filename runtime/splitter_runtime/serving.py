@@ -3,8 +3,8 @@
     python train_worker.py --listen HOST:PORT [--processes N] [--token-file F] [--tls-cert F --tls-key F [--tls-ca F]] [--insecure]
 
 Main process -> launcher -> a template for each session -> streams. The main thread forks the launcher, starts gRPC, and waits for a
-signal (the first ends sessions in order, the second ends everything at once), for the launcher to end, or, in a trainer's own pool, for the
-trainer to end (its end of the lifeline closes). Whatever the reason, nothing is left behind.
+signal (the first asks trainers to move their streams away and then ends, the second ends everything at once), or for the launcher to end.
+In a trainer's own pool the process is itself the launcher, and ends when the trainer does. Whatever the reason, nothing is left behind.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any, NoReturn
 
 from .accepting import load
 from .builders import PROGRAM
-from .launcher import Launcher
+from .launcher import Launcher, serve_launcher
 from .manifest import Lines, welcome
+from .pool import announce
 from .template import run_template
 
 LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:", "unix-abstract:")
@@ -37,14 +38,22 @@ def fail(reason: str) -> NoReturn:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
-    parser.add_argument("--listen", required=True, metavar="HOST:PORT", help="address to listen on; port 0 takes a free one")
+    parser.add_argument(
+        "--listen", required="--control" not in sys.argv, metavar="HOST:PORT", help="address to listen on; port 0 takes a free one"
+    )
     parser.add_argument("--processes", type=int, default=os.cpu_count(), metavar="N", help="streams to run at once (default: CPUs)")
     parser.add_argument("--token-file", metavar="F", help="file with the token that trainers must show")
     parser.add_argument("--tls-cert", metavar="F", help="certificate chain of this worker, PEM")
     parser.add_argument("--tls-key", metavar="F", help="its private key, PEM")
     parser.add_argument("--tls-ca", metavar="F", help="accept only trainers with a certificate of this authority")
     parser.add_argument("--insecure", action="store_true", help="let anybody who reaches the address use this worker")
-    parser.add_argument("--lifeline", type=int, help=argparse.SUPPRESS)  # descriptor of a socket to the trainer that started this
+    parser.add_argument(
+        "--drain-seconds", type=float, default=30.0, metavar="S", help="after SIGTERM, time for streams to move (default: 30)"
+    )
+    parser.add_argument("--timeout-seconds", type=float, default=10.0, metavar="S", help="give up what is silent that long (default: 10)")
+    parser.add_argument("--max-sessions", type=int, default=64, metavar="N", help="trainers at once (default: 64)")
+    parser.add_argument("--max-streams", type=int, default=256, metavar="N", help="streams of one trainer at once (default: 256)")
+    parser.add_argument("--control", type=int, help=argparse.SUPPRESS)  # descriptor of a socket to the trainer that started this
     parser.add_argument("--stdout", type=int, help=argparse.SUPPRESS)  # descriptor of that trainer's standard output
     return parser.parse_args()
 
@@ -63,9 +72,7 @@ def _speak(descriptor: int) -> None:
     os.close(descriptor)
 
 
-def _token(options: argparse.Namespace, lifeline: socket.socket | None) -> str | None:
-    if lifeline is not None:
-        return lifeline.makefile("r").readline().strip()
+def _token(options: argparse.Namespace) -> str | None:
     if options.token_file is None:
         return None
     try:
@@ -78,6 +85,9 @@ def _token(options: argparse.Namespace, lifeline: socket.socket | None) -> str |
 def _check(options: argparse.Namespace) -> None:
     if options.processes < 1:
         fail("--processes must be at least 1")
+    for name in ("drain_seconds", "timeout_seconds", "max_sessions", "max_streams"):
+        if getattr(options, name) <= 0:
+            fail(f"--{name.replace('_', '-')} must be above 0")
     if bool(options.tls_cert) != bool(options.tls_key):
         fail("--tls-cert and --tls-key go together")
     if options.tls_ca and not options.tls_cert:
@@ -124,12 +134,14 @@ class Server:
         import grpc
         from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-        from .wire import OPTIONS
-        from .worker import Host
+        from .wire import options as grpc_options
+        from .worker import Host, Limits
 
-        self._host = Host(launcher, message, token)
+        limits = Limits(options.max_sessions, options.max_streams, patience=options.timeout_seconds)
+        self._host = Host(launcher, message, token, limits)
         self._server = grpc.server(
-            ThreadPoolExecutor(max_workers=256, thread_name_prefix="splitter-session"), options=(*OPTIONS, ("grpc.so_reuseport", 0))
+            ThreadPoolExecutor(max_workers=256, thread_name_prefix="splitter-session"),
+            options=(*grpc_options(options.timeout_seconds), ("grpc.so_reuseport", 0)),
         )
         self._server.add_generic_rpc_handlers((self._host,))
         self._health = health.HealthServicer()
@@ -148,9 +160,11 @@ class Server:
         unix = options.listen.startswith(("unix:", "unix-abstract:"))
         self.address = options.listen if unix else f"{options.listen.rpartition(':')[0]}:{port}"
 
-    def stop(self) -> None:
-        """End sessions, in order, within a few seconds."""
+    def stop(self, seconds: float) -> None:
+        """Let trainers move their streams away, for so many seconds; then end sessions, in order, within a few seconds."""
         self._health.enter_graceful_shutdown()
+        if seconds:
+            self._host.drain(seconds)
         self._host.stop()
         self._server.stop(grace=5).wait()
 
@@ -161,14 +175,6 @@ def _watch_launcher(pid: int, over: threading.Event, status: list[int]) -> None:
         print("the launcher process ended; this worker can't go on", file=sys.stderr)
         status.append(1)
         over.set()
-
-
-def _watch_trainer(lifeline: socket.socket, launcher: Launcher) -> None:
-    with contextlib.suppress(ConnectionResetError):  # it ended without having read that this is ready
-        while lifeline.recv(64):
-            pass
-    launcher.kill()
-    os._exit(0)
 
 
 def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = ()) -> None:
@@ -182,21 +188,34 @@ def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = ()) 
     program = sys._getframe(1).f_code.co_filename
     for builder in PROGRAM.loaders.values():
         load(builder.accepts)
+    places = tuple(Lines(part[0], part[1], part[2], part[3] if len(part) > 3 else script) for part in lines)
     options = _arguments()
-    lifeline = socket.socket(fileno=options.lifeline) if options.lifeline is not None else None
+    message = welcome(digest, PROGRAM, program, places, options.processes or os.cpu_count() or 1)
+    if options.control is not None:
+        _serve_trainer(options, message.SerializeToString())
+    _check(options)
+    _serve_network(options, message)
+
+
+def _serve_trainer(options: argparse.Namespace, message: bytes) -> NoReturn:
+    """As the worker of the trainer that has started this: launch its templates, until it ends."""
+    control = socket.socket(fileno=options.control)
     if options.stdout is not None:
         _speak(options.stdout)
-    _check(options)
-    token = _token(options, lifeline)
+    with contextlib.suppress(BrokenPipeError):  # the trainer has ended; so will this
+        announce(control, message)
+        serve_launcher(control, run_template)
+    os._exit(0)
+
+
+def _serve_network(options: argparse.Namespace, message: Any) -> NoReturn:
+    """For trainers that connect, until a signal comes."""
+    token = _token(options)
     over = threading.Event()
-    launcher = Launcher(run_template)
+    launcher = Launcher.fork(run_template)
     # From here on there are threads; nothing may fork in this process any more.
-    if lifeline is not None:
-        threading.Thread(target=_watch_trainer, args=(lifeline, launcher), daemon=True).start()
     status: list[int] = []
     threading.Thread(target=_watch_launcher, args=(launcher.pid, over, status), daemon=True).start()
-    places = tuple(Lines(part[0], part[1], part[2], part[3] if len(part) > 3 else script) for part in lines)
-    message = welcome(digest, PROGRAM, program, places, options.processes)
     try:
         server = Server(options, token, launcher, message)
     except SystemExit:
@@ -212,13 +231,9 @@ def serve(*, digest: str, script: str, lines: tuple[tuple[Any, ...], ...] = ()) 
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
-    if lifeline is not None:
-        with contextlib.suppress(BrokenPipeError):  # the trainer has ended; so will this, any moment
-            lifeline.sendall(b"ready\n")
-    else:
-        print(f"listening on {server.address}", file=sys.stderr, flush=True)
+    print(f"listening on {server.address}", file=sys.stderr, flush=True)
     over.wait()
-    server.stop()
+    server.stop(0.0 if status else options.drain_seconds)
     launcher.kill()
     sys.stdout.flush()
     sys.stderr.flush()

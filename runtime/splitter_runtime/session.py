@@ -1,11 +1,12 @@
-"""The trainer's session: one link per worker, and calls on the templates behind them.
+"""The trainer's session: its workers, and calls on the templates there.
 
     session = Session.current()
     session.call("getattr", number, "classes")
 
 Every call goes to every template, in one order, so that all of them stand for the same main process; the home template's answer is used
 (the first worker's). Each call takes the trainer's generator states along when they differ from what the template has, and the states that
-the home template has afterwards are set here. A forked child can't use its parent's session.
+the home template has afterwards are set here. Calls are written down in a journal, so that the template of a worker that comes later, or
+comes back, is brought where the others are. A forked child can't use its parent's session.
 """
 
 from __future__ import annotations
@@ -13,91 +14,35 @@ from __future__ import annotations
 import atexit
 import codecs
 import itertools
+import logging
 import os
-import queue
 import sys
 import threading
-from dataclasses import dataclass, field
+import time
+import weakref
 from typing import Any
 
-from . import ambient, manifest
+from . import ambient
 from .bootstrap import STATE, start_workers
 from .codec import encode
 from .errors import ConfigError, SplitterError, WorkerLostError
 from .failures import LineMap, rebuild
-from .frames import LAST_OF_CALL, Buffer, Frame, Kind, pack, pack_value
-from .nearby import visible
-from .pool import remote_endpoint
+from .frames import LAST_OF_CALL, Frame, Kind, pack, pack_value
+from .inbox import Inbox
+from .journal import Entry, Journal
+from .keeper import Keeper, connect_all
+from .settings import Settings
+from .parked import Parked
 from .streams import Board
-from .transport import Channel, Event, Link
+from .twin import Call, Twin
 
-CONNECT_S = 60.0  # how long a worker in the list may take to come up
-
-
-@dataclass
-class Pending:
-    """A call under way at one template."""
-
-    twin: Twin
-    number: int
-    peek: bool
-    events: queue.SimpleQueue[Event] = field(default_factory=queue.SimpleQueue)
-
-
-class Twin:
-    """What the trainer knows about one worker's template."""
-
-    def __init__(self, link: Link, *, nearby: bool) -> None:
-        self.link = link
-        self.nearby = nearby  # large batches can come through memory
-        self.known: dict[str, bytes] = {}  # generator states that the template has
-        self._settings: dict[str, Any] = {}
-        self._pending: dict[int, Pending] = {}
-        self._lost: Event | None = None
-        self.channel = link.channel(0, self._take)
-
-    def bring_up_to_date(self, states: dict[str, bytes]) -> None:
-        """Send generator states and settings, as far as the template hasn't got them."""
-        settings = ambient.settings(local=self.link.endpoint.local)
-        new = ambient.changes(self.known, states)
-        if new or settings != self._settings:
-            self.channel.send(pack_value(Kind.CONTEXT, 0, {"states": new, "settings": settings}))
-            self.known.update(new)
-            self._settings = settings
-
-    def submit(self, number: int, parts: list[Buffer], *, peek: bool) -> Pending:
-        """Send a call. WorkerLostError when the template is gone."""
-        pending = Pending(self, number, peek)
-        self._pending[number] = pending
-        if self._lost is not None:
-            pending.events.put(self._lost)
-        self.channel.send(parts)
-        return pending
-
-    def _take(self, event: Event) -> None:
-        """In the link's reader thread."""
-        if not isinstance(event, Frame):
-            self._lost = event
-            for pending in list(self._pending.values()):
-                pending.events.put(event)
-            return
-        if event.kind is Kind.STATES:
-            self.known.update(event.value)
-        last = event.kind in LAST_OF_CALL
-        waiting = self._pending.pop(event.number, None) if last else self._pending.get(event.number)
-        if waiting is not None:
-            waiting.events.put(event)
-
-
-def _patience(text: str) -> float:
-    try:
-        return float(text or CONNECT_S)
-    except ValueError:
-        raise ConfigError.of("R601", what=f"SPLITTER_CONNECT_SECONDS: {text!r} is not a number") from None
+_TOGETHER = frozenset({"construct", "loader", "receive"})  # calls whose failure at one worker is worth knowing at once
+_WRITTEN = frozenset({"construct", "loader", "leave_out", "receive", "fetcher", "text"})
+log = logging.getLogger("splitter_runtime")
 
 
 class Session:
-    """This process's workers, connected."""
+    """This process's workers."""
 
     _current: Session | None = None
     _lock = threading.RLock()
@@ -117,40 +62,172 @@ class Session:
             return cls._current
 
     def __init__(self) -> None:
-        """Connect to all workers of the pool. AuthError, SkewError, WorkerLostError."""
+        """Connect to the workers of the pool, as far as they are there; at least one. AuthError, SkewError, WorkerLostError."""
         start_workers()
         assert STATE.trainer is not None  # start_workers() has checked
         self.owner = os.getpid()
+        self.settings = Settings.read(os.environ)
         self._numbers = itertools.count(1)
         self._order = threading.RLock()
-        local = iter(STATE.workers)
-        endpoints = [
-            next(local).endpoint() if place.address is None else remote_endpoint(place.address, os.environ) for place in STATE.places
-        ]
-        hello = manifest.hello(STATE.trainer.digest)
-        patience = _patience(os.environ.get("SPLITTER_CONNECT_SECONDS", ""))
-        self.twins: list[Twin] = []
-        found = []
-        for endpoint in endpoints:
-            link = Link(endpoint)
-            welcome = link.connect(hello, patience)
-            manifest.check(hello, welcome, endpoint.name)
-            found.append(manifest.read(welcome))
-            link.start()
-            self.twins.append(Twin(link, nearby=endpoint.local and visible(welcome.host_pid)))
-        self.manifest = found[0]
-        self.lines = LineMap(self.manifest, os.path.dirname(STATE.trainer.script))
-        self.board = Board({endpoint.name: one.processes for endpoint, one in zip(endpoints, found, strict=True)})
+        self._joined = threading.Condition(self._order)
+        self._journal = Journal()
+        self._alone = False  # only the home template knows the datasets' state
+        self._over = False
+        self.twins: list[Twin] = []  # that are there
+        self.version = 0  # grows with every worker that comes or goes
         self.changes = 0  # counts calls that may change what the datasets give
+        self.board = Board()
+        self.parked: weakref.WeakSet[Parked] = weakref.WeakSet()  # of all loaders
+        self.news = threading.Event()  # a keeper has something to say
+        self._keepers = [Keeper(self, number, place) for number, place in enumerate(STATE.places)]
+        try:
+            connect_all(self, self._keepers)
+        except BaseException:
+            self.close()
+            raise
+        self.manifest = self.twins[0].manifest
+        self.lines = LineMap(self.manifest, os.path.dirname(STATE.trainer.script))
         atexit.register(self.close)
 
     def __repr__(self) -> str:
         return f"<Session with {', '.join(repr(twin.link) for twin in self.twins)}; {self.board}>"
 
+    # Workers that come and go
+
     @property
     def home(self) -> Twin:
-        """The template whose answers count."""
-        return self.twins[0]
+        """The template whose answers count; waits when all workers are gone. WorkerLostError when none comes back in time."""
+        with self._order:
+            while True:
+                for twin in list(self.twins):
+                    lost = twin.lost()
+                    if lost is None:
+                        return twin
+                    self.lose(twin, lost)
+                self._wait_for_one()
+
+    def _wait_for_one(self) -> None:
+        """With the lock held: wait until a worker is there again."""
+        log.warning("no worker is left; waiting up to %.0f s for one", self.settings.grace)
+        until = time.monotonic() + self.settings.grace
+        while not self.twins:
+            left = until - time.monotonic()
+            hopeless = all(keeper.gave_up is not None for keeper in self._keepers)
+            if left <= 0 or hopeless or self._over:
+                why = "; ".join(f"{keeper.name}: {keeper.reason}" for keeper in self._keepers)
+                raise WorkerLostError.of("R402", seconds=f"{self.settings.grace:.0f}", why=why)
+            self._joined.wait(min(left, 1.0))
+
+    def join(self, twin: Twin, keeper: Keeper) -> bool:
+        """Bring a new template where the others are, and use it from now on; in the keeper's thread. False when it isn't wanted any more.
+
+        WorkerLostError when it does otherwise than the others did.
+        """
+        done = 0
+        while True:
+            with self._order:
+                entries = self._journal.after(done)
+                settled = list(itertools.takewhile(lambda entry: entry.raised is not None, entries))
+                if self._over or (self._alone and self.twins):
+                    return False
+                if not settled:  # whoever waits for one that is under way gets the answer
+                    for entry in entries:
+                        twin.submit(entry.call)
+                    before = {other.number for other in self._keepers if other.number < keeper.number}
+                    at = sum(other.number in before and other.twin is not None for other in self._keepers)
+                    self.twins.insert(at, twin)
+                    keeper.twin = twin
+                    self.board.add(twin.name, twin.manifest.processes)
+                    self.version += 1
+                    twin.link.on_leaving = lambda: self.asked_to_leave(twin)
+                    self._joined.notify_all()
+                    return True
+            self._replay(twin, settled)
+            done = settled[-1].number
+
+    def _replay(self, twin: Twin, entries: list[Entry]) -> None:
+        """Have calls that were answered elsewhere carried out once more."""
+        calls = []
+        for entry in entries:
+            call = Call(entry.number, "", [self._journal.body(entry)], entry.states, entry.settings)
+            twin.submit(call)
+            calls.append(call)
+        for entry, call in zip(entries, calls, strict=True):
+            while (frame := twin.next_frame(call)).kind not in LAST_OF_CALL:
+                pass
+            twin.answered(call)
+            if (frame.kind is Kind.RAISED) != entry.raised:
+                why = "it raised no exception where others did" if entry.raised else str(rebuild(frame.value, self.lines))
+                raise WorkerLostError.of("R401", worker=twin.name, why=f"while it was brought where the others are: {why}")
+
+    def asked_to_leave(self, twin: Twin) -> None:
+        """That worker would like to end; nothing new goes there, and streams move away. Called in any thread."""
+        with self._order:
+            twin.leaving = True
+            self.board.close(twin.name)
+            self.version += 1
+            self._let_go_of_leaving()
+
+    def lose(self, twin: Twin, error: SplitterError) -> None:
+        """That worker is gone: do without it, and see to it that it comes back."""
+        with self._order:
+            if twin not in self.twins:
+                return
+            twin.fail(error)
+            self.twins.remove(twin)
+            self.board.remove(twin.name)
+            self.version += 1
+            if self._over:
+                return
+            log.warning("%s; its streams go on elsewhere", str(error).rpartition(". ")[0] or error)
+            for keeper in self._keepers:
+                if keeper.twin is twin or (self._alone and keeper.twin is None):
+                    keeper.look_for_it()
+
+    def stay_at_home(self) -> None:
+        """Only the home template goes through what comes: its datasets' state is known nowhere else."""
+        with self._order:
+            if self._alone:
+                return
+            home = self.home
+            self._alone = True
+            for twin in [other for other in self.twins if other is not home]:
+                self.twins.remove(twin)
+                self.board.remove(twin.name)
+                next(keeper for keeper in self._keepers if keeper.twin is twin).let_go()
+
+    def place(self, avoid: str | None = None) -> Twin:
+        """The worker for one more stream. WorkerLostError when there is none in time."""
+        with self._order:
+            home = self.home
+            for twin in list(self.twins):
+                lost = twin.lost()
+                if lost is not None:
+                    self.lose(twin, lost)
+            name = self.board.place(avoid)
+            return next((twin for twin in self.twins if twin.name == name), home)
+
+    def release(self, name: str) -> None:
+        """A stream on that worker has ended; when it was the last one and the worker would like to end, let it go."""
+        with self._order:
+            self.board.release(name)
+            self._let_go_of_leaving()
+
+    def is_leaving(self, name: str) -> bool:
+        """Whether that worker would like to end, or is gone."""
+        return not any(twin.name == name and not twin.leaving for twin in self.twins)
+
+    def lose_by_name(self, name: str, error: SplitterError) -> None:
+        """lose() of the worker of that name."""
+        for twin in [twin for twin in self.twins if twin.name == name and twin.lost() is not None]:
+            self.lose(twin, error)
+
+    def _let_go_of_leaving(self) -> None:
+        for twin in [twin for twin in self.twins if twin.leaving and not self.board.running(twin.name)]:
+            if len(self.twins) > 1:
+                self.lose(twin, WorkerLostError.of("R401", worker=twin.name, why="it is shutting down"))
+
+    # Calls
 
     def number(self) -> int:
         """A number for a new object or channel."""
@@ -160,9 +237,7 @@ class Session:
         """Carry out a call on all templates; returns the home's last frame. Raises what the call raised."""
         return self.wait(self.submit(name, *arguments, fresh=fresh, changes=changes))
 
-    def submit(
-        self, name: str, *arguments: Any, fresh: int = 0, changes: bool = True, at_home: bool = False, peek: bool = False
-    ) -> list[Pending]:
+    def submit(self, name: str, *arguments: Any, fresh: int = 0, changes: bool = True, at_home: bool = False, peek: bool = False) -> Call:
         """Send a call, to the home template only with `at_home`. With `peek` it must not draw: generator states don't go along."""
         number = next(self._numbers)
         parts = pack(Kind.CALL, number, encode((name, fresh, peek, arguments), name=name))
@@ -170,62 +245,122 @@ class Session:
             if changes:
                 self.changes += 1
             states = {} if peek else ambient.states()
-            pending = []
-            for twin in [self.home] if at_home else self.twins:
-                twin.bring_up_to_date(states)
-                pending.append(twin.submit(number, parts, peek=peek))
-            return pending
+            settings = ambient.settings(local=True)
+            call = Call(number, name, parts, states, settings)
+            home = self.home
+            if changes or name in _WRITTEN:
+                call.entry = self._journal.add(number, parts, fresh, settings, states, call)
+            for twin in [home] if at_home else list(self.twins):
+                twin.submit(call)
+        return call
 
     def drop(self, number: int) -> None:
         """Let the templates forget an object. May be called by the garbage collector, in any thread."""
-        if self.owner != os.getpid() or Session._current is not self:
+        if self.owner != os.getpid() or Session._current is not self or self._over:
             return
         call = next(self._numbers)
         parts = pack_value(Kind.CALL, call, ("drop", 0, True, (number,)))
-        for twin in self.twins:
-            twin.submit(call, parts, peek=True)
+        self._journal.drop(number)
+        for twin in list(self.twins):
+            twin.tell(parts)
 
-    def wait(self, pending: list[Pending], *, twice: bool = False) -> Frame:
+    def forget(self, call: Call) -> None:
+        """Nobody wants the answer of a call any more. May be called by the garbage collector, in any thread."""
+        for twin in list(call.answers):
+            twin.answered(call)
+
+    def wait(self, call: Call, *, twice: bool = False) -> Frame:
         """The home's last frame of a call; what it printed is printed, and its generator states are set here; not so with
         `twice`, when the same was done in this process too."""
-        frames = [self._wait(one, shown=one.twin is self.home and not twice) for one in pending]
-        if frames[0].kind is Kind.RAISED:
-            raise rebuild(frames[0].value, self.lines)
-        for one, frame in zip(pending, frames, strict=True):
-            if frame.kind is Kind.RAISED:
-                failure = rebuild(frame.value, self.lines)
-                why = f"it raised {type(failure).__name__} where {self.home.link.endpoint.name} did not"
-                raise WorkerLostError.of("R401", worker=one.twin.link.endpoint.name, why=why) from failure
-        return frames[0]
+        try:
+            frame, answered = self._answer(call, twice)
+        finally:
+            if call.entry is not None and call.entry.raised is None:  # interrupted: whoever comes later does it, too
+                self._journal.settle(call.entry, drew=True, raised=False)
+            for twin in list(call.answers):
+                twin.answered(call)
+        if frame.kind is Kind.RAISED:
+            raise rebuild(frame.value, self.lines)
+        return frame
 
-    def _wait(self, pending: Pending, *, shown: bool) -> Frame:
-        decoders = {number: codecs.getincrementaldecoder("utf-8")("surrogatepass") for number in (1, 2)}
+    def _answer(self, call: Call, twice: bool) -> tuple[Frame, Twin]:
+        """The first answer, and, for some calls, the same of all others."""
         while True:
-            event = pending.events.get()
-            if isinstance(event, SplitterError):
-                raise event
-            assert isinstance(event, Frame)  # the template's end comes as an error
-            if event.kind is Kind.OUTPUT and shown:
-                number, text = event.value
-                (sys.stdout if number == 1 else sys.stderr).write(decoders[number].decode(text))
-            elif event.kind is Kind.STATES and shown:
-                ambient.set_states(event.value)
-            elif event.kind in LAST_OF_CALL:
-                return event
+            twin = self._who_answers(call)
+            try:
+                frame, drew = self._wait_at(call, twin, shown=not twice)
+                break
+            except SplitterError as error:
+                self.lose(twin, error)
+        if call.entry is not None:
+            with self._order:
+                self._journal.settle(call.entry, drew=drew, raised=frame.kind is Kind.RAISED)
+        if call.name in _TOGETHER and frame.kind is not Kind.RAISED:
+            for other in [other for other in list(call.answers) if other is not twin and other in self.twins]:
+                self._compare(call, other, twin)
+        return frame, twin
 
-    def open_stream(self, value: dict[str, Any], twin: Twin, sink: Any) -> Channel:
-        """Have a stream forked from a template."""
+    def _who_answers(self, call: Call) -> Twin:
+        """A template that has the call; the home gets it when there is none."""
+        with self._order:
+            home = self.home
+            if home in call.answers:
+                return home
+            having = [twin for twin in self.twins if twin in call.answers]
+            if having:
+                return having[0]
+            home.submit(call)
+            return home
+
+    def _wait_at(self, call: Call, twin: Twin, *, shown: bool) -> tuple[Frame, bool]:
+        decoders = {number: codecs.getincrementaldecoder("utf-8")("surrogatepass") for number in (1, 2)}
+        drew = False
+        come = {1: 0, 2: 0}
+        while True:
+            frame = twin.next_frame(call)
+            if frame.kind is Kind.OUTPUT and shown:
+                number, text = frame.value
+                seen = max(0, call.shown.get(number, 0) - come[number])  # by a template that is gone
+                come[number] += len(text)
+                call.shown[number] = max(call.shown.get(number, 0), come[number])
+                (sys.stdout if number == 1 else sys.stderr).write(decoders[number].decode(text[seen:]))
+            elif frame.kind is Kind.STATES:
+                drew = True
+                if shown:
+                    ambient.set_states(frame.value)
+            elif frame.kind is Kind.RAN and call.entry is None:
+                self.changes += 1
+                with self._order:
+                    call.entry = self._journal.add(call.number, call.parts, 0, call.settings, {}, call)
+            elif frame.kind in LAST_OF_CALL:
+                return frame, drew
+
+    def _compare(self, call: Call, other: Twin, home: Twin) -> None:
+        try:
+            frame, _ = self._wait_at(call, other, shown=False)
+        except SplitterError as error:
+            self.lose(other, error)
+            return
+        if frame.kind is Kind.RAISED:
+            failure = rebuild(frame.value, self.lines)
+            why = f"it raised {type(failure).__name__} where {home.name} did not"
+            raise WorkerLostError.of("R401", worker=other.name, why=why) from failure
+
+    def open_stream(self, value: dict[str, Any], twin: Twin, inbox: Inbox) -> Any:
+        """Have a stream forked from a template; returns its channel."""
         number = next(self._numbers)
         with self._order:
-            twin.bring_up_to_date({})
-            return twin.link.open(number, pack_value(Kind.OPEN, number, value), sink)
-
-    def twin(self, name: str) -> Twin:
-        """The one of that worker."""
-        return next(twin for twin in self.twins if twin.link.endpoint.name == name)
+            twin.bring_up_to_date({}, ambient.settings(local=True))
+            return twin.open(number, value, inbox)
 
     def close(self) -> None:
         """End the session and the connections; for the end of the process."""
-        if self.owner == os.getpid():
-            for twin in self.twins:
-                twin.link.close()
+        if self.owner != os.getpid():
+            return
+        self._over = True
+        for parked in list(self.parked):
+            parked.close()
+        for keeper in self._keepers:
+            keeper.stop()
+        for twin in list(self.twins):
+            twin.close()

@@ -1,102 +1,95 @@
 """A stream: one DataLoader worker, a process forked from the template that runs torch's own worker loop.
 
-torch's loop gets queue objects that read frames from the input socket and write frames to the output pipe. One thread. The process
-dies with the template (PR_SET_PDEATHSIG), and ends when its input closes.
+torch's loop gets queue objects that read frames from the socket and write frames to it. One thread. The process dies with the template
+(PR_SET_PDEATHSIG), and ends when its socket closes.
+
+A stream may carry on for another one. With a cursor (the generator states after a batch, for code that keeps no other state) it starts
+behind that batch; without, it is given everything that the other one was given, and withholds the answers that are known already.
 """
 
 from __future__ import annotations
 
 import inspect
-import io
 import os
 import queue
 import socket
 import sys
-import threading
+import time
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch._utils import ExceptionWrapper
 from torch.utils.data import _utils
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration, _worker_loop
 
+from . import ambient
 from .accepting import from_trainer
 from .builders import Loader
-from .codec import Encoded, encode
+from .codec import encode
+from .collating import collate_into
 from .errors import CodecError
 from .failures import record_wrapper
-from .frames import CHUNK, Assembler, Buffer, Kind, pack, pack_value
-from .nearby import SMALLEST, Lender
-from .processes import die_with, readable, write_all
+from .frames import Assembler, Buffer, Kind, pack, pack_value
+from .outlet import Console, Outlet, redirect
+from .processes import die_with, readable
 
-
-class Outlet:
-    """Writes whole frames to a pipe, from any thread."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._lock = threading.Lock()
-
-    def send(self, parts: list[Buffer]) -> None:
-        """Write one frame. BrokenPipeError when the trainer is gone."""
-        with self._lock:
-            write_all(self._descriptor, parts)
-
-
-class _Output(io.RawIOBase):
-    """Standard output or error of a process whose text goes to the trainer."""
-
-    def __init__(self, outlet: Outlet, descriptor: int) -> None:
-        self._outlet, self._descriptor = outlet, descriptor
-        self.number = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        text = bytes(data)
-        try:
-            self._outlet.send(pack_value(Kind.OUTPUT, self.number, (self._descriptor, text)))
-        except BrokenPipeError:
-            pass  # nobody is there to read it
-        return len(text)
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Console:
-    """How the trainer's sys.stdout or sys.stderr writes, so that a stream's does the same."""
+class Start:
+    """Where a stream takes over from another: generator states to start with, answers to withhold, bytes of both outputs to drop; when
+    `quiet`, these are counted from the first batch, and nothing before is shown.
+    """
 
-    encoding: str
-    errors: str
-    line_buffering: bool
-    write_through: bool
+    states: dict[str, bytes] = field(default_factory=dict)
+    withhold: int = 0
+    skip: tuple[int, int] = (0, 0)
+    quiet: bool = False
 
 
-LINES = Console("utf-8", "surrogatepass", line_buffering=True, write_through=False)
+@dataclass(frozen=True)
+class Order:
+    """Arguments of torch's worker loop that are plain data, under torch's names, and where the trainer prints.
+
+    `cursor` names the generators whose states go along with each batch; None when the code may keep state besides. With `again` the
+    process waits for another order when it is done.
+    """
+
+    loop: dict[str, Any]
+    consoles: tuple[Console, Console]
+    cursor: tuple[str, ...] | None = None
+    again: bool = False
+    start: Start = Start()
 
 
-def redirect(outlet: Outlet, consoles: tuple[Console, Console]) -> tuple[_Output, _Output]:
-    """Send what this process prints to the trainer from now on."""
-    raws = _Output(outlet, 1), _Output(outlet, 2)
-    made = []
-    for raw, console in zip(raws, consoles, strict=True):
-        buffer: Any = raw if console.write_through else io.BufferedWriter(raw)
-        options: Any = {"line_buffering": console.line_buffering, "write_through": console.write_through}
-        made.append(io.TextIOWrapper(buffer, console.encoding, console.errors, **options))
-    sys.stdout, sys.stderr = made
-    return raws
+@dataclass(frozen=True)
+class Place:
+    """A stream's socket, and what it must let go of: its template's."""
+
+    template: int  # process id
+    socket: socket.socket
+    inherited: tuple[int, ...]
 
 
 class IndexQueue:
     """What torch's loop takes for its index queue, and for the event that says that the iterator is going away."""
 
-    def __init__(self, source: socket.socket, lender: Lender, results: ResultQueue) -> None:
-        """`results` gets the orders that can't be read."""
-        self._source, self._lender, self._results = source, lender, results
+    def __init__(self, source: socket.socket, outlet: Outlet) -> None:
+        self._source, self._outlet = source, outlet
         self._assembler = Assembler()
         self._waiting: deque[Any] = deque()
+        self._next: deque[Order] = deque()
+        self._done = self._leave = False
+        self._start: Callable[[], None] | None = None
+        self.results: ResultQueue
+
+    def begin(self, results: ResultQueue, start: Callable[[], None]) -> None:
+        """Take orders of a new iterator; `start` is called before the first batch, `results` gets those that can't be read."""
         self._done = False
+        self._start, self.results = start, results
 
     def get(self, timeout: float | None = None) -> Any:
         """The next order of the loader: (number, index), _ResumeIteration or None. queue.Empty after `timeout` seconds."""
@@ -104,16 +97,32 @@ class IndexQueue:
             if not readable(self._source.fileno(), timeout):
                 raise queue.Empty
             self._read()
-        return self._waiting.popleft()
+        if self._leave:
+            self._end()
+        found = self._waiting.popleft()
+        if isinstance(found, tuple):
+            if self._start is not None:
+                self._start()
+                self._start = None
+            self.results.began, self.results.index = time.monotonic_ns(), found[1]
+        return found
 
     def is_set(self) -> bool:
         """Whether the iterator is going away; orders that wait behind others are looked at too."""
         while not self._done and readable(self._source.fileno(), 0):
             self._read()
+        if self._leave:
+            self._end()
         return self._done
 
+    def next_order(self) -> Order:
+        """Wait for the order of the next iterator; ends the process when none will come."""
+        while not self._next:
+            self._read()
+        return self._next.popleft()
+
     def _read(self) -> None:
-        chunk = self._source.recv(CHUNK)
+        chunk = self._source.recv(_PIECE)
         if not chunk:
             os._exit(0)  # the trainer is gone, or doesn't want this stream any more
         for frame in self._assembler.feed(chunk):
@@ -121,53 +130,77 @@ class IndexQueue:
                 try:
                     self._waiting.append((frame.number, frame.read(from_trainer)))
                 except CodecError as error:
-                    self._results.refuse(frame.number, error)
-            elif frame.kind is Kind.TAKEN:
-                self._lender.taken(frame.number)
+                    self.results.refuse(frame.number, error)
+            elif frame.kind is Kind.FREE:
+                self._outlet.arena.returned(frame.number >> 1, keep=bool(frame.number & 1))
             elif frame.kind is Kind.RESUME:
                 self._waiting.append(_ResumeIteration(frame.value))
             elif frame.kind is Kind.FINISH:
                 self._waiting.append(None)
+            elif frame.kind is Kind.LEAVE:
+                self._leave = True
+                if not self._waiting:
+                    self._end()
+            elif frame.kind is Kind.AGAIN:
+                self._next.append(frame.value)
             else:
                 self._done = True
+
+    def _end(self) -> None:
+        """Between two batches: another stream goes on from here."""
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._outlet.send(pack(Kind.LEFT))
+        os._exit(0)
 
 
 class ResultQueue:
     """What torch's loop takes for its result queue."""
 
-    def __init__(self, outlet: Outlet, number: int, lender: Lender | None) -> None:
-        """With a `lender`, large batches go through memory."""
-        self._outlet, self._number, self._lender = outlet, number, lender
+    def __init__(self, outlet: Outlet, order: Order) -> None:
+        self._outlet, self._number = outlet, order.loop["worker_id"]
+        self._cursor, self._withhold = order.cursor, order.start.withhold
+        self._states: dict[str, bytes] = {}
+        self.began, self.index = 0, None  # of the batch that is being made
 
     def put(self, item: tuple[Any, Any]) -> None:
         """Send one result. One that can't be sent goes as the exception that says why."""
+        if self._withhold:
+            self._withhold -= 1
+            return
         number, data = item
         if isinstance(number, _ResumeIteration):
             self._outlet.send(pack_value(Kind.RESUMED, 0, number.seed))
         elif isinstance(data, _IterableDatasetStopIteration):
             self._outlet.send(pack_value(Kind.STOP, number, data.worker_id))
         elif isinstance(data, ExceptionWrapper):
-            self._outlet.send(pack_value(Kind.FAULT, number, record_wrapper(data)))
+            self._outlet.send([*self._where(number), *pack_value(Kind.FAULT, number, record_wrapper(data, self.index))])
         else:
             try:
-                parts = self._pack(number, encode(data, name="batch", pickled=True))  # as torch pickles them
+                encoded = encode(data, name="batch", pickled=True)  # as torch pickles them
             except CodecError as error:
                 self.refuse(number, error)
             else:
-                self._outlet.send(parts)
+                self._outlet.deliver(Kind.ITEM, number, encoded, self._where(number))
 
     def refuse(self, number: int, error: CodecError) -> None:
         """Send an error that is being handled, in the place of a result."""
         wrapper = ExceptionWrapper(where=f"in DataLoader worker process {self._number}")  # type: ignore[no-untyped-call]
-        self._outlet.send(pack_value(Kind.FAULT, number, {**record_wrapper(wrapper), "own": str(error)}))
+        record = {**record_wrapper(wrapper), "own": str(error)}
+        self._outlet.send([*self._where(number), *pack_value(Kind.FAULT, number, record)])
 
-    def _pack(self, number: int, encoded: Encoded) -> list[Buffer]:
-        if self._lender is not None and encoded.nbytes >= SMALLEST:
-            try:
-                return pack_value(Kind.NEARBY, number, self._lender.lend(number, encoded))
-            except OSError:
-                pass  # no memory for a second copy; the connection needs none
-        return pack(Kind.ITEM, number, encoded)
+    def _where(self, number: int) -> list[Buffer]:
+        """How long a batch took, in microseconds, and the cursor after it, as far as it has changed."""
+        took = pack(Kind.TOOK, (time.monotonic_ns() - self.began) // 1000)
+        if self._cursor is None:
+            return took
+        sys.stdout.flush()  # whoever goes on from here prints what comes after
+        sys.stderr.flush()
+        if not self._cursor:
+            return took
+        now = ambient.states(self._cursor)
+        changed, self._states = ambient.changes(self._states, now), now
+        return [*took, *pack_value(Kind.CURSOR, number, changed)] if changed else took
 
     def cancel_join_thread(self) -> None:
         """Nothing is buffered here."""
@@ -176,23 +209,20 @@ class ResultQueue:
         """The process is about to end."""
 
 
-@dataclass(frozen=True)
-class Order:
-    """Arguments of torch's worker loop that are plain data, under torch's names, where the trainer prints, and whether it is nearby."""
+def _starting(order: Order, outlet: Outlet) -> Callable[[], None]:
+    """Redirect what is printed; returns what is to be done before the first batch."""
+    start = order.start
+    outputs = redirect(outlet, order.consoles, (sys.maxsize, sys.maxsize) if start.quiet else start.skip)
 
-    loop: dict[str, Any]
-    consoles: tuple[Console, Console]
-    nearby: bool = False
+    def go_on() -> None:
+        ambient.set_states(start.states)  # what was drawn before the first batch was drawn before, too
+        if start.quiet:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            for output, skip in zip(outputs, start.skip, strict=True):
+                output.skip = skip
 
-
-@dataclass(frozen=True)
-class Place:
-    """Descriptors of a stream, and what it must let go of: its template's."""
-
-    template: int  # process id
-    source: socket.socket
-    output: int
-    inherited: tuple[int, ...]
+    return go_on
 
 
 def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> None:
@@ -200,25 +230,28 @@ def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> N
     die_with(place.template)
     for descriptor in place.inherited:
         os.close(descriptor)
-    source, output = place.source, place.output
-    outlet = Outlet(output)
-    write_all(output, [os.getpid().to_bytes(4, "little")])
-    redirect(outlet, order.consoles)
-    lender = Lender()
-    results = ResultQueue(outlet, order.loop["worker_id"], lender if order.nearby else None)
-    orders = IndexQueue(source, lender, results)
-    default = _utils.collate.default_collate if order.loop["auto_collation"] else _utils.collate.default_convert
-    given = {
-        **order.loop,
-        "dataset": dataset,
-        "dataset_holder": [dataset],  # torch 2.14 takes the dataset out of a list
-        "index_queue": orders,
-        "data_queue": results,
-        "done_event": orders,
-        "collate_fn": loader.collate_fn or default,
-        "init_fn": loader.worker_init_fn,
-    }
-    _worker_loop(**{name: given[name] for name in inspect.signature(_worker_loop).parameters})
-    sys.stdout.flush()
-    sys.stderr.flush()
-    outlet.send(pack(Kind.BYE))
+    outlet = Outlet(place.socket)
+    outlet.send([os.getpid().to_bytes(4, "little")])
+    collate_into(outlet.arena)
+    orders = IndexQueue(place.socket, outlet)
+    while True:
+        results = ResultQueue(outlet, order)
+        orders.begin(results, _starting(order, outlet))
+        default = _utils.collate.default_collate if order.loop["auto_collation"] else _utils.collate.default_convert
+        given = {
+            **order.loop,
+            "dataset": dataset,
+            "dataset_holder": [dataset],  # torch 2.14 takes the dataset out of a list
+            "index_queue": orders,
+            "data_queue": results,
+            "done_event": orders,
+            "collate_fn": loader.collate_fn or default,
+            "init_fn": loader.worker_init_fn,
+        }
+        _worker_loop(**{name: given[name] for name in inspect.signature(_worker_loop).parameters})
+        sys.stdout.flush()
+        sys.stderr.flush()
+        outlet.send(pack(Kind.BYE))
+        if not order.again:
+            return
+        order = orders.next_order()

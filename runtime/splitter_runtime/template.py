@@ -22,14 +22,16 @@ from torch.utils.data import Dataset, IterableDataset, _utils
 from torch.utils.data.dataloader import _DatasetKind
 from torch.utils.data.datapipes.datapipe import IterDataPipe, MapDataPipe
 
-from . import ambient
+from . import ahead, ambient
 from .accepting import from_trainer, unpack
 from .builders import PROGRAM, Loader
+from .codec import encode
 from .errors import ConfigError
 from .failures import record_exception
-from .frames import CHUNK, Assembler, Frame, Kind, pack, pack_value
-from .processes import receive_with, write_all
-from .stream import LINES, Outlet, Place, redirect, run_stream
+from .frames import CHUNK, Assembler, Buffer, Frame, Kind, pack, pack_value
+from .outlet import LINES, Outlet, redirect
+from .processes import receive_with
+from .stream import Place, run_stream
 from .trees import rebuild
 
 create_fetcher: Callable[..., Any] = _DatasetKind.create_fetcher
@@ -49,8 +51,10 @@ class Template:
         self._names: dict[int, str] = {}
         self._loaders: dict[int, Loader] = {}
         self._fetchers: dict[int, Any] = {}
+        self._after: dict[int, dict[str, bytes]] = {}  # fetcher -> generator states after its last fetch
         self._bound: dict[int, tuple[int, Any]] = {}  # loader -> number of its newest iterator, and the dataset of that
         self._states = ambient.states()
+        self._ran_code = False  # the call that is carried out read an attribute by running code
         self._calls: dict[str, Callable[..., tuple[Kind, Any, str]]] = {
             "construct": self._construct,
             "loader": self._loader,
@@ -58,6 +62,7 @@ class Template:
             "receive": self._receive,
             "fetcher": self._fetcher,
             "fetch": self._fetch,
+            "fetch_ahead": self._fetch_ahead,
             "getattr": self._getattr,
             "setattr": self._setattr,
             "delattr": self._delattr,
@@ -81,13 +86,13 @@ class Template:
         number = frame.number
         for console in self._consoles:
             console.number = number
-        peek = False
+        peek = self._ran_code = False
         try:
             name, fresh, peek, arguments = frame.read(from_trainer)
             kind, value, label = self._calls[name](fresh, *arguments)
-            parts = pack_value(kind, number, value, name=label)
+            encoded = encode(value, name=label)
         except BaseException as error:  # whatever the user's code raises, or a value is that can't be read, the trainer raises
-            parts = pack_value(Kind.RAISED, number, record_exception(error))
+            kind, encoded = Kind.RAISED, encode(record_exception(error))
         sys.stdout.flush()
         sys.stderr.flush()
         after = ambient.states()
@@ -96,10 +101,13 @@ class Template:
             ambient.set_states({name: self._states[name] for name in changed})
             self._outlet.send(pack(Kind.DREW, number))
             return
+        before: list[Buffer] = []
         if changed:
             self._states = after
-            self._outlet.send(pack_value(Kind.STATES, number, changed))
-        self._outlet.send(parts)
+            before += pack_value(Kind.STATES, number, changed)
+        if self._ran_code:
+            before += pack(Kind.RAN, number)
+        self._outlet.deliver(kind, number, encoded, before)
 
     def open(self, frame: Frame, place: Place) -> None:
         """Fork a stream, as torch forks a worker."""
@@ -153,9 +161,34 @@ class Template:
         return Kind.RESULT, None, "fetcher"
 
     def _fetch(self, fresh: int, fetcher: int, index: Any) -> tuple[Kind, Any, str]:
-        return Kind.RESULT, self._fetchers[fetcher].fetch(index), "batch"
+        batch = self._fetchers[fetcher].fetch(index)
+        self._after[fetcher] = ambient.states()
+        return Kind.RESULT, batch, "batch"
+
+    def _fetch_ahead(self, fresh: int, fetcher: int, index: Any, names: tuple[str, ...]) -> tuple[Kind, Any, str]:
+        """A batch as it is when nobody draws from the generators `names` between the fetch before and this one.
+
+        Gives (digest of their states before it, states that it changed, texts that it printed, batch); None when the states aren't
+        known here, or when it raised: it will be made again in its turn.
+        """
+        known = self._after.get(fetcher, {})
+        if not known.keys() >= set(names):
+            return Kind.RESULT, None, "batch"
+        before = {name: known[name] for name in names}
+        with ahead.held(self._consoles) as texts:
+            ambient.set_states(ambient.changes(self._states, before))
+            try:
+                batch = self._fetchers[fetcher].fetch(index)
+                after = ambient.states(names)
+            except BaseException:
+                return Kind.RESULT, None, "batch"
+            finally:
+                ambient.set_states({name: self._states[name] for name in names})
+        self._after[fetcher] = {**known, **after}
+        return Kind.RESULT, (ahead.digest(before), ambient.changes(before, after), texts, batch), "batch"
 
     def _getattr(self, fresh: int, number: int, name: str) -> tuple[Kind, Any, str]:
+        self._ran_code = _runs_code(self._objects[number], name)
         value = getattr(self._objects[number], name)
         if inspect.isroutine(value) or isinstance(value, functools.partial):
             return Kind.MARKED, ("method",), name
@@ -180,7 +213,7 @@ class Template:
         return Kind.RESULT, repr(target) if how == "repr" else str(target), how
 
     def _drop(self, fresh: int, number: int) -> tuple[Kind, Any, str]:
-        for table in (self._objects, self._names, self._loaders, self._fetchers, self._bound):
+        for table in (self._objects, self._names, self._loaders, self._fetchers, self._after, self._bound):
             table.pop(number, None)
         return Kind.RESULT, None, "drop"
 
@@ -198,6 +231,16 @@ class Template:
         return Kind.RESULT, value, label
 
 
+def _runs_code(target: Any, name: str) -> bool:
+    """Whether reading an attribute runs code of its class, which may change something: a property, __getattr__."""
+    try:
+        found = inspect.getattr_static(target, name)
+    except AttributeError:
+        return True
+    plain = inspect.getattr_static(type(target), "__getattribute__") is object.__dict__["__getattribute__"]
+    return not plain or (hasattr(type(found), "__get__") and not inspect.isroutine(found))
+
+
 def _description(made: Any) -> dict[str, Any]:
     """What a handle must know to look like the dataset that it stands for."""
     # Not hasattr(type(made), ...): that would find type's own __call__.
@@ -207,26 +250,27 @@ def _description(made: Any) -> dict[str, Any]:
     return {"type": type(made).__name__, "iterable": isinstance(made, IterableDataset), "methods": methods}
 
 
-def run_template(input_descriptor: int, output: int) -> None:
-    """Body of a template process; returns when the session ends."""
-    source = socket.socket(fileno=input_descriptor)
-    write_all(output, [os.getpid().to_bytes(4, "little")])
-    template, assembler = Template(Outlet(output)), Assembler()
-    descriptors: deque[int] = deque()
-    own = (source.fileno(), output)
+def run_template(descriptor: int) -> None:
+    """Body of a template process; `descriptor` is its socket. Returns when the session ends."""
+    source = socket.socket(fileno=descriptor)
+    outlet = Outlet(source)
+    outlet.send([os.getpid().to_bytes(4, "little")])
+    template, assembler = Template(outlet), Assembler()
+    sockets: deque[int] = deque()
     while True:
         chunk, passed = receive_with(source, CHUNK)
         if not chunk:
             return
-        descriptors.extend(passed)
+        sockets.extend(passed)
         for frame in assembler.feed(chunk):
             if frame.kind is Kind.CONTEXT:
                 template.context(frame)
             elif frame.kind is Kind.CALL:
                 template.call(frame)
+            elif frame.kind is Kind.FREE:
+                outlet.arena.returned(frame.number >> 1, keep=bool(frame.number & 1))
             else:
-                source_of_stream = socket.socket(fileno=descriptors.popleft())
-                _open(template, frame, Place(os.getpid(), source_of_stream, descriptors.popleft(), own))
+                _open(template, frame, Place(os.getpid(), socket.socket(fileno=sockets.popleft()), (source.fileno(),)))
 
 
 def _open(template: Template, frame: Frame, place: Place) -> None:
@@ -236,5 +280,4 @@ def _open(template: Template, frame: Frame, place: Place) -> None:
         # The channel closes without a stream, which the trainer reports; the reason can only go to this worker's log.
         traceback.print_exc(file=sys.__stderr__)
     finally:
-        place.source.close()
-        os.close(place.output)
+        place.socket.close()

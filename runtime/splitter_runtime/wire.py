@@ -13,18 +13,28 @@ from .frames import Buffer
 
 SESSION = "/splitter.v1.Feed/Session"
 PROTOCOL = 1
-# Proxies are for reaching the internet; a worker is never behind one. Pings find a machine that went away without a word.
-OPTIONS: tuple[tuple[str, int], ...] = (
-    ("grpc.max_receive_message_length", 8 << 20),
-    ("grpc.max_send_message_length", 8 << 20),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 20_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 5_000),
-)
+
+
+def options(patience: float) -> tuple[tuple[str, int], ...]:
+    """gRPC's options on both sides. A machine that went away without a word, or a process that is stopped, is given up after `patience`
+    seconds: half of them until a ping is sent, half of them for its answer.
+    """
+    half = max(100, int(patience * 500))
+    return (
+        ("grpc.max_receive_message_length", 8 << 20),
+        ("grpc.max_send_message_length", 8 << 20),
+        ("grpc.enable_http_proxy", 0),  # proxies are for reaching the internet; a worker is never behind one
+        ("grpc.keepalive_time_ms", half),
+        ("grpc.keepalive_timeout_ms", half),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.min_ping_interval_without_data_ms", half),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", 50),
+        ("grpc.max_reconnect_backoff_ms", 1000),
+        ("grpc.min_reconnect_backoff_ms", max(1000, 2 * half)),  # also how long one attempt to connect may take
+    )
+
+
 _DATA = 0x1A  # field 3 of FromTrainer and of FromWorker, a message
 
 

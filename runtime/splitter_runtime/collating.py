@@ -1,0 +1,45 @@
+"""default_collate in streams: the same bits as torch's, written where the reader can map them.
+
+torch's collates into a new shared-memory file for every tensor of every batch. Here a large batch is collated into a segment that is used
+again (see `segments`), and a small one into plain memory. Everything else, errors included, is torch's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.data._utils import collate
+
+from .segments import Arena
+
+_LARGE = 16 << 10  # bytes of a sample; above it a copy for each sample is faster than torch.stack
+
+
+def collate_into(arena: Arena) -> None:
+    """Have this process's default_collate use `arena` from now on."""
+    original = collate.collate_tensor_fn
+
+    def collate_tensor(batch: Any, *, collate_fn_map: Any = None) -> Any:
+        first = batch[0]
+        if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
+            return original(batch, collate_fn_map=collate_fn_map)
+        shape, dtype = (len(batch), *first.shape), first.dtype
+        if first.is_quantized or sum(sample.numel() for sample in batch) != len(batch) * first.numel():
+            return original(batch, collate_fn_map=collate_fn_map)
+        out = arena.empty(shape, dtype)
+        if out is None:
+            return torch.stack(batch, 0, out=torch.empty(shape, dtype=dtype))
+        if first.nbytes < _LARGE or not all(_plain(sample, first.shape, dtype) for sample in batch):
+            return torch.stack(batch, 0, out=out)
+        for place, sample in zip(out, batch, strict=True):
+            place.copy_(sample)
+        return out
+
+    # The table is public (torch.utils.data.default_collate documents it); a type that the user has put there stays.
+    if collate.default_collate_fn_map.get(torch.Tensor) is original:
+        collate.default_collate_fn_map[torch.Tensor] = collate_tensor
+
+
+def _plain(sample: Any, shape: torch.Size, dtype: torch.dtype) -> bool:
+    return type(sample) is torch.Tensor and sample.shape == shape and sample.dtype is dtype and not sample.requires_grad
