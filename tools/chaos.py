@@ -65,10 +65,14 @@ class Story:
 
 
 class Log:
-    """One line for each event."""
+    """One line for each event, with the seconds since the faults began."""
 
     def __init__(self, file: TextIO | None) -> None:
         self._file, self._start = file, time.monotonic()
+
+    def begin(self) -> None:
+        """Time starts now."""
+        self._start = time.monotonic()
 
     def __call__(self, event: str) -> None:
         if self._file is not None:
@@ -78,6 +82,7 @@ class Log:
 def rampage(cast: Cast, hits: tuple[Hit, ...], seconds: float, log: Log, show: Callable[[str], None]) -> Story:
     """Let the faults happen, and their repairs, until the time is over or the trainer ends."""
     story = Story()
+    log.begin()
     start = time.monotonic()
     order = itertools.count()
     due: list[tuple[float, int, Callable[[], bool]]] = []
