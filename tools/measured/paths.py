@@ -20,7 +20,8 @@ parser.add_argument("--epochs", type=int, default=3)
 
 class Files(Dataset[tuple[int, int]]):
     def __init__(self, root: str, count: int) -> None:
-        self.paths = [os.path.join(root, f"{number % 1000:03d}", f"{number:07d}.jpg") for number in range(count)]
+        kinds = [f"n{number:08d}" for number in range(1000)]  # names as in ImageNet
+        self.paths = [os.path.join(root, "train", kinds[number % 1000], f"{kinds[number % 1000]}_{number}.JPEG") for number in range(count)]
 
     def __len__(self) -> int:
         return len(self.paths)
