@@ -54,7 +54,7 @@ class Scratch:
         return Path(shutil.copytree(prepared, self.folder / name))
 
     def environment(self, **more: str) -> dict[str, str]:
-        return python_environment(SPLITTER_TEST_MARK=self.mark, **more)
+        return python_environment(**{"SPLITTER_TEST_MARK": self.mark, "SPLITTER_LOG": "warning", **more})
 
     def run(self, command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         """Raises subprocess.TimeoutExpired when the command hangs; `end` then ends what it started."""

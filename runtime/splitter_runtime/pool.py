@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import ConfigError, WorkerLostError
-from .launcher import Launcher
 
 PACKET = 1 << 15  # bytes of a packet of a control socket
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from .launcher import Launcher
     from .remote_link import Endpoint
 
 
@@ -124,6 +124,8 @@ class LocalWorker:
 
     def launcher(self) -> Launcher:
         """Its launcher, after welcome()."""
+        from .launcher import Launcher
+
         return Launcher(self._control, self.pid)
 
     def close(self) -> None:

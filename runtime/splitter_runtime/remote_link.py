@@ -28,7 +28,7 @@ from .wire import SESSION, Data, ToTrainer, ToWorker, dump, load_from_worker, op
 
 @dataclass(frozen=True)
 class Endpoint:
-    """How to reach a worker. `credentials` are gRPC channel credentials, None for plain text. `patience`: seconds without a sign of life."""
+    """How to reach a worker. `credentials` are gRPC's, None for plain text; `patience` is seconds without a sign of life."""
 
     name: str  # as people know it
     target: str  # as gRPC does

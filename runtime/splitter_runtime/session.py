@@ -31,8 +31,8 @@ from .frames import LAST_OF_CALL, Frame, Kind, pack, pack_value
 from .inbox import Inbox
 from .journal import Entry, Journal
 from .keeper import Keeper, connect_all
-from .settings import Settings
 from .parked import Parked
+from .settings import Settings
 from .streams import Board
 from .twin import Call, Twin
 
@@ -273,7 +273,7 @@ class Session:
         """The home's last frame of a call; what it printed is printed, and its generator states are set here; not so with
         `twice`, when the same was done in this process too."""
         try:
-            frame, answered = self._answer(call, twice)
+            frame = self._answer(call, twice)
         finally:
             if call.entry is not None and call.entry.raised is None:  # interrupted: whoever comes later does it, too
                 self._journal.settle(call.entry, drew=True, raised=False)
@@ -283,7 +283,7 @@ class Session:
             raise rebuild(frame.value, self.lines)
         return frame
 
-    def _answer(self, call: Call, twice: bool) -> tuple[Frame, Twin]:
+    def _answer(self, call: Call, twice: bool) -> Frame:
         """The first answer, and, for some calls, the same of all others."""
         while True:
             twin = self._who_answers(call)
@@ -298,7 +298,7 @@ class Session:
         if call.name in _TOGETHER and frame.kind is not Kind.RAISED:
             for other in [other for other in list(call.answers) if other is not twin and other in self.twins]:
                 self._compare(call, other, twin)
-        return frame, twin
+        return frame
 
     def _who_answers(self, call: Call) -> Twin:
         """A template that has the call; the home gets it when there is none."""

@@ -46,6 +46,12 @@ class Running:
         while (line := self.line()) != text:
             assert line, f"ended before it said {text!r}: {self.ended()}"
 
+    def go_on(self) -> None:
+        """Give it a line on its standard input, on which it waits."""
+        assert self.process.stdin is not None
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+
     def address(self) -> str:
         """Where a worker listens."""
         assert self._listening.wait(LIMIT_S)
@@ -60,7 +66,7 @@ class Running:
         return status, "".join(self.errors)
 
     def below(self) -> list[psutil.Process]:
-        """The chain of first children: for a trainer with its own pool that is worker, launcher, template, then all streams."""
+        """The chain of first children: for a trainer with its own pool that is worker, template, then all streams."""
         chain = []
         current = psutil.Process(self.process.pid)
         while children := current.children():
@@ -78,7 +84,7 @@ def running(scratch: Scratch, folder: Path, *command: str, **environment: str) -
         [sys.executable, *command],
         cwd=folder,
         env=scratch.environment(**environment),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",

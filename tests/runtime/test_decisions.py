@@ -21,22 +21,71 @@ from splitter_runtime.manifest import Lines, Manifest
 ROOT = Path(__file__).parents[2]
 
 
+def board_of(rooms: dict[str, int]) -> streams.Board:
+    board = streams.Board()
+    for name, room in rooms.items():
+        board.add(name, room)
+    return board
+
+
 def test_streams_go_where_there_is_most_room() -> None:
-    board = streams.Board({"a": 2, "b": 4})
+    board = board_of({"a": 2, "b": 4})
     assert [board.place() for _ in range(7)] == ["b", "a", "b", "b", "a", "b", "b"]
     board.release("a")
     assert board.place() == "a"
-    board.stay_at("b")
-    assert [board.place() for _ in range(3)] == ["b", "b", "b"]
-    assert repr(board) == "<Board a: 2/2, b: 8/4, only b>"
+    assert board.place(avoid="b") == "a"
+    assert repr(board) == "<Board a: 3/2, b: 5/4>"
+    board.remove("a")
+    assert board.place() == "b" and board.place(avoid="b") == "b"
+    board.remove("b")
+    assert board.place() is None
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(0, 40))
 def test_no_worker_is_left_out(rooms: list[int], count: int) -> None:
-    board = streams.Board({str(number): room for number, room in enumerate(rooms)})
+    board = board_of({str(number): room for number, room in enumerate(rooms)})
     placed = [board.place() for _ in range(count)]
     for number, room in enumerate(rooms):
         assert placed.count(str(number)) >= count * room // sum(rooms) - 1
+
+
+def test_a_slow_worker_gets_no_stream_and_loses_those_that_it_has() -> None:
+    board = board_of({"slow": 4, "fast": 4})
+    assert [board.place() for _ in range(2)] == ["slow", "fast"]
+    assert board.better("slow") is None  # nothing is known yet
+    for _ in range(streams.ENOUGH):
+        board.took("slow", 0.4)
+        board.took("fast", 0.1)
+    assert board.better("slow") == "fast" and board.better("fast") is None
+    assert [board.place() for _ in range(3)] == ["fast"] * 3
+
+
+def test_a_worker_that_leaves_gets_no_stream() -> None:
+    board = board_of({"a": 2, "b": 1})
+    assert board.place() == "a"
+    board.close("a")
+    assert board.better("a") == "b" and board.place() == "b" and board.place() == "b"
+    board.close("b")
+    assert board.better("a") is None and board.place() == "a"  # nobody else is there
+
+
+@given(st.booleans(), st.lists(st.booleans(), max_size=20), st.integers(0, 20))
+def test_another_process_is_told_what_is_missing(keeps_state: bool, cursors: list[bool], answers: int) -> None:
+    course = streams.Course(keeps_state)
+    for number in range(len(cursors)):
+        course.asked(frames.Kind.INDEX, b"%d" % number)
+    for number, moved in list(enumerate(cursors))[:answers]:
+        if moved:
+            course.at({"torch": b"%d" % number})
+        course.answered()
+    done = min(answers, len(cursors))
+    start, told = course.restart()
+    if keeps_state:
+        assert (start.withhold, start.states) == (done, {}) and told == [b"%d" % number for number in range(len(cursors))]
+    else:
+        last = [number for number, moved in list(enumerate(cursors))[:answers] if moved]
+        assert start.states == ({"torch": b"%d" % last[-1]} if last else {})
+        assert (start.withhold, told) == (0, [b"%d" % number for number in range(done, len(cursors))])
 
 
 @given(st.lists(st.integers(0, 300), max_size=5), st.lists(st.integers(1, 700), min_size=1, max_size=20))
@@ -119,7 +168,7 @@ def test_a_builder_sets_globals() -> None:
 
 
 def test_lines_of_the_script_in_a_traceback() -> None:
-    manifest = Manifest("d", {}, {}, "/out/train_worker.py", (Lines(10, 4, 3, "../train.py"), Lines(13, 1, 2, "../data.py")), 1)
+    manifest = Manifest("d", {}, {}, {}, {}, "/out/train_worker.py", (Lines(10, 4, 3, "../train.py"), Lines(13, 1, 2, "../data.py")), 1)
     lines = LineMap(manifest, "/home/me/out")
     assert lines.place(9) is None and lines.place(12) == ("/home/me/train.py", 6) and lines.place(13) == ("/home/me/data.py", 1)
     text = '  File "/out/train_worker.py", line 11, in f\n  File "/lib/x.py", line 11, in g\n  File "/out/train_worker.py", line 99, in h\n'

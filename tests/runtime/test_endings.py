@@ -1,4 +1,4 @@
-"""However a process ends, the others end too, and the trainer says which one was lost."""
+"""However a process ends: the trainer goes on with another one, and when the trainer ends, so does everything else."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ import sys
 count, keep = int(sys.argv[1]), bool(sys.argv[2:])
 loader = DataLoader(Endless(), batch_size=4, num_workers=count, persistent_workers=keep)
 for step, batch in enumerate(loader):
+    if step in (5, 50):
+        print("going" if step == 5 else "still going", flush=True)
     if step == 5:
-        print("going", flush=True)
+        sys.stdin.readline()
 """
 SWAPS = (
     ("Endless()", 'splitter_runtime.RemoteDataset("endless")'),
@@ -61,35 +63,23 @@ def all_end(program: Running, others: list[psutil.Process]) -> None:
     assert not alive
 
 
-@pytest.mark.parametrize(
-    ("victim", "said"),
-    [(0, "worker local was lost"), (1, "worker local was lost"), (2, "killed by SIGKILL"), (3, "killed by SIGKILL"), (4, "stream 1 of 2")],
-    ids=["worker", "launcher", "template", "stream 0", "stream 1"],
-)
-def test_a_killed_process_of_the_worker(scratch: Scratch, victim: int, said: str) -> None:
+@pytest.mark.parametrize(("victim", "count"), [(0, "2"), (1, "2"), (2, "2"), (3, "2"), (0, "0"), (1, "0")])
+def test_a_killed_process_of_the_worker(scratch: Scratch, victim: int, count: str) -> None:
+    """The worker, the template, a stream: the trainer goes on, and says so in one line for a worker."""
     folder = case().write(scratch.folder / "pair")
-    with running(scratch, folder, "train_trainer.py", "2") as trainer:
+    with running(scratch, folder, "train_trainer.py", count) as trainer:
         trainer.until("going")
         below = trainer.below()
-        assert len(below) == 5
+        assert len(below) == 2 + int(count)
         below[victim].send_signal(signal.SIGKILL)
-        status, errors = trainer.ended()
-        assert status == 1
-        last = errors.strip().splitlines()[-1]
-        assert last.startswith("splitter_runtime.errors.WorkerLostError: R401: worker local") and said in last, errors
-        all_end(trainer, below)
-
-
-@pytest.mark.parametrize("victim", [0, 1, 2], ids=["worker", "launcher", "template"])
-def test_a_killed_process_while_it_fetches_for_the_main_process(scratch: Scratch, victim: int) -> None:
-    folder = case().write(scratch.folder / "pair")
-    with running(scratch, folder, "train_trainer.py", "0") as trainer:
-        trainer.until("going")
-        below = trainer.below()
-        below[victim].send_signal(signal.SIGKILL)
-        status, errors = trainer.ended()
-        assert status == 1 and "WorkerLostError: R401: worker local" in errors.strip().splitlines()[-1], errors
-        all_end(trainer, below)
+        psutil.wait_procs([below[victim]], timeout=30)
+        trainer.go_on()
+        trainer.until("still going")
+        others = trainer.below()
+        trainer.process.send_signal(signal.SIGINT)
+        errors = trainer.ended()[1]
+        assert errors.count("worker local was lost") == (victim < 2), errors
+        all_end(trainer, below + others)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
@@ -99,6 +89,7 @@ def test_a_trainer_that_is_ended(scratch: Scratch, number: signal.Signals, argum
     folder = case().write(scratch.folder / "pair")
     with running(scratch, folder, "train_trainer.py", *arguments) as trainer:
         trainer.until("going")
+        trainer.go_on()
         below = trainer.below()
         trainer.process.send_signal(number)
         status, errors = trainer.ended()
@@ -156,8 +147,11 @@ def test_a_worker_that_is_told_to_end(scratch: Scratch) -> None:
             below = worker.below()
             assert len(below) == 4
             worker.process.send_signal(signal.SIGTERM)
-            assert trainer.ended()[0] == 1
-            assert worker.ended()[0] == 0
+            trainer.go_on()
+            trainer.until("still going")  # it has nowhere else to go
+            worker.process.send_signal(signal.SIGTERM)
+            assert worker.ended()[0] == 128 + signal.SIGTERM
+            trainer.process.kill()
             all_end(worker, below)
 
 
