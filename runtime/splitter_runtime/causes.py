@@ -2,18 +2,16 @@
 
 In a template or stream:
 
-    log = Log()                       before anything else; its .duplicate() goes to the reader with the first bytes
-    disarm()                          before torch's loop sets handlers of its own for fatal signals
-    log.arm()                         a fatal signal writes the Python stack there, then goes to the handler that was there
+    log = begin()                     before anything else; its .duplicate() goes to the reader with the first bytes
+    log.arm()                         a fatal signal writes the Python stack there, then does what it did before
     log.write(text)                   what it prints to standard error, kept besides
 
 In the reader, when the end of the socket has come:
 
     str(ending(handle, pid, seconds, log))
 
-    killed by SIGSEGV, probably by a fault in native code; the last that it said:
-        Fatal Python error: Segmentation fault
-        File "train_worker.py", line 12 in __getitem__
+    killed by SIGSEGV, probably by a fault in native code; the last that it said: Fatal Python error: Segmentation fault
+    | File "train_worker.py", line 12 in __getitem__                                          (all in one line)
 
 The log is memory without a name (memfd): it costs no file, can't fill a disk or block, goes with the last process that holds it, and what
 is in it is there after kill -9. Standard error itself, file descriptor 2, is left as it is, so that the text of native code reaches the
@@ -22,6 +20,7 @@ terminal, or the log of the worker, at once and whole; the price is that such te
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
@@ -71,7 +70,7 @@ class Ending:
 
     def __str__(self) -> str:
         text = f"{self.how}, probably by {self.cause}" if self.cause else self.how
-        return "\n    ".join([f"{text}; the last that it said:", *self.lines]) if self.lines else text
+        return f"{text}; the last that it said: {' | '.join(self.lines)}" if self.lines else text
 
 
 class Kills:
@@ -120,7 +119,7 @@ def _counters(root: Path) -> list[Path]:
 
 
 class Log:
-    """The log of this process. OSError when there is no descriptor left for it."""
+    """The log of one process, made by itself. OSError when there is no descriptor left for it."""
 
     def __init__(self) -> None:
         self._descriptor = os.memfd_create("splitter-log")
@@ -131,12 +130,16 @@ class Log:
         return os.dup(self._descriptor)
 
     def arm(self) -> None:
-        """Have fatal signals write the Python stack here, then do what they did before. After disarm()."""
+        """Have fatal signals write the Python stack here, then do what they do now."""
+        faulthandler.disable()  # an option of the interpreter may have it written elsewhere
         faulthandler.enable(self._descriptor, all_threads=False)
 
     def write(self, text: bytes) -> None:
         """Add text; the oldest goes when it gets long."""
-        text = text[-_READ:]
+        with contextlib.suppress(OSError):  # no memory, or a limit of file sizes: it is a help only
+            self._add(text[-_READ:])
+
+    def _add(self, text: bytes) -> None:
         if self._size + len(text) > _MOST:
             kept = os.pread(self._descriptor, _READ, max(0, self._size - _READ))
             os.ftruncate(self._descriptor, 0)
@@ -145,13 +148,21 @@ class Log:
         self._size += os.write(self._descriptor, text)
 
     def close(self) -> None:
-        """In a forked process, which has one of its own."""
+        """Give up this process's descriptor."""
         os.close(self._descriptor)
 
 
-def disarm() -> None:
-    """Have fatal signals do what they did before; also where an option of the interpreter had their stack written elsewhere."""
+_own: Log | None = None
+
+
+def begin() -> Log:
+    """The log of this process from now on; one that it was forked with is its parent's."""
+    global _own
+    if _own is not None:
+        _own.close()
     faulthandler.disable()
+    _own = Log()
+    return _own
 
 
 def last_lines(descriptor: int, count: int = LINES) -> list[str]:

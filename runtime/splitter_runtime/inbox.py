@@ -96,4 +96,4 @@ class Inbox:
     def _look_at_silent_ones(self) -> None:
         for wire, _ in list(self._wires.values()):
             if wire.stopped_for() >= self._patience:
-                wire.kill()
+                wire.kill(f"it was stopped for {self._patience:g} s")

@@ -21,11 +21,12 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from .causes import ending, watch
 from .errors import CodecError
 from .frames import Assembler, Buffer, Frame, Kind, pack
 from .inbox import Ended
 from .launcher import Launcher
-from .processes import how_it_ended, readable, receive_with, state_of
+from .processes import readable, receive_with, state_of
 from .segments import Loan, Shelf
 
 TEMPLATE = 0  # its channel
@@ -54,7 +55,8 @@ class Wire:
         self.socket, self.theirs = socket.socketpair()
         self.socket.setblocking(False)
         self.pid = 0  # not known before the process has said it
-        self._handle = -1
+        self._handle = self._log = -1
+        self._killed = ""
         self._assembler = Assembler()
         self._descriptors: deque[int] = deque()
         self._shelf = Shelf()
@@ -64,6 +66,7 @@ class Wire:
         self._stopped_since: float | None = None
         self._closed = False
         _open.add(self)
+        watch()
 
     def __repr__(self) -> str:
         return f"<Wire {self.channel} to process {self.pid}{', closed' if self._closed else ''}>"
@@ -161,8 +164,9 @@ class Wire:
         return found
 
     def _meet(self, chunk: bytes) -> bytes:
-        """Take the process's first bytes, its pid."""
+        """Take the process's first bytes, its pid, and with them its log."""
         self.pid = int.from_bytes(chunk[:4], "little")  # they were written at once, so they come at once
+        self._log = self._descriptors.popleft() if self._descriptors else -1
         with contextlib.suppress(ProcessLookupError):
             self._handle = os.pidfd_open(self.pid)
         return chunk[4:]
@@ -179,8 +183,9 @@ class Wire:
         self._stopped_since = self._stopped_since or time.monotonic()
         return time.monotonic() - self._stopped_since
 
-    def kill(self) -> None:
-        """End the process at once, when it is known; else its input, which ends it when it looks."""
+    def kill(self, why: str = "") -> None:
+        """End the process at once, when it is known; else its input, which ends it when it looks. `why` is what why() will say."""
+        self._killed = why
         if self._handle >= 0:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
@@ -194,7 +199,9 @@ class Wire:
 
     def why(self) -> str:
         """How it ended."""
-        return how_it_ended(self._handle, self.pid, LEAVE) if self._handle >= 0 else "it ended before it started"
+        if self._handle < 0:
+            return "it ended before it started"
+        return self._killed or str(ending(self._handle, self.pid, LEAVE, self._log if self._log >= 0 else None))
 
     def alive(self) -> bool:
         """Whether the process, when it is known, still runs."""
@@ -214,9 +221,8 @@ class Wire:
         self.socket.close()
         _close(self._descriptors)
         self._descriptors.clear()
-        if self._handle >= 0:
-            os.close(self._handle)
-            self._handle = -1
+        _close(descriptor for descriptor in (self._handle, self._log) if descriptor >= 0)
+        self._handle = self._log = -1
 
 
 class Tree:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .causes import begin
 from .codec import Encoded
 from .frames import Buffer, Kind, pack, pack_value
 from .segments import SMALLEST, Arena
@@ -25,6 +26,11 @@ class Outlet:
         self._socket = sock
         self._lock = threading.Lock()
         self.arena = Arena()
+        self.log = begin()
+
+    def introduce(self) -> None:
+        """Say first which process this is, and hand over its log."""
+        self.send([os.getpid().to_bytes(4, "little")], self.log.duplicate())
 
     def send(self, parts: Sequence[Buffer], descriptor: int | None = None) -> None:
         """Write frames; a descriptor that travels with them is closed here. BrokenPipeError when the reader is gone."""
@@ -78,6 +84,8 @@ class Output(io.RawIOBase):
             self.held.append((self._descriptor, text))
             return len(text)
         new, self.skip = text[self.skip :], max(0, self.skip - len(text))
+        if self._descriptor == 2:
+            self._outlet.log.write(new)
         try:
             if new:
                 self._outlet.send(pack_value(Kind.OUTPUT, self.number, (self._descriptor, new)))

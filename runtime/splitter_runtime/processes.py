@@ -80,19 +80,3 @@ def state_of(pid: int) -> str:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except OSError:
         return ""
-
-
-def how_it_ended(handle: int, pid: int, seconds: float) -> str:
-    """How the process `pid`, no child of this one, ended; waits up to `seconds` for it. `handle` is its pidfd.
-
-    The kernel keeps the wait status of a process that its parent hasn't waited for in /proc; the parent may be busy with the
-    user's code and not get to it.
-    """
-    if not readable(handle, seconds):
-        return "it closed its connection"
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return "it ended"
-    return status_text(int(fields[-1])) if fields[0] in (b"Z", b"X") else "it ended"

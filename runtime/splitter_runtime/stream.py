@@ -22,6 +22,7 @@ from typing import Any
 
 from torch._utils import ExceptionWrapper
 from torch.utils.data import _utils
+from torch.utils.data._utils import signal_handling
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration, _worker_loop
 
 from . import ambient
@@ -141,6 +142,8 @@ class IndexQueue:
                 self._leave = True
                 if not self._waiting:
                     self._end()
+            elif frame.kind is Kind.FORGET:
+                self._waiting = deque(item for item in self._waiting if not (isinstance(item, tuple) and item[0] == frame.number))
             elif frame.kind is Kind.AGAIN:
                 self._next.append(frame.value)
             else:
@@ -225,13 +228,26 @@ def _starting(order: Order, outlet: Outlet) -> Callable[[], None]:
     return go_on
 
 
+def _arm_after_torch(outlet: Outlet) -> None:
+    """Have fatal signals write the Python stack to the log, then go to the handlers that torch's loop sets for some of them."""
+    torch_s: Any = signal_handling
+    set_handlers = torch_s._set_worker_signal_handlers
+
+    def set_and_arm() -> None:
+        set_handlers()
+        outlet.log.arm()
+
+    torch_s._set_worker_signal_handlers = set_and_arm
+
+
 def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> None:
     """Body of a stream process; returns when the loader has sent the end."""
     die_with(place.template)
     for descriptor in place.inherited:
         os.close(descriptor)
     outlet = Outlet(place.socket)
-    outlet.send([os.getpid().to_bytes(4, "little")])
+    outlet.introduce()
+    _arm_after_torch(outlet)
     collate_into(outlet.arena)
     orders = IndexQueue(place.socket, outlet)
     while True:

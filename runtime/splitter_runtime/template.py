@@ -254,7 +254,8 @@ def run_template(descriptor: int) -> None:
     """Body of a template process; `descriptor` is its socket. Returns when the session ends."""
     source = socket.socket(fileno=descriptor)
     outlet = Outlet(source)
-    outlet.send([os.getpid().to_bytes(4, "little")])
+    outlet.introduce()
+    outlet.log.arm()
     template, assembler = Template(outlet), Assembler()
     sockets: deque[int] = deque()
     while True:
