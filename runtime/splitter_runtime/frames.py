@@ -38,6 +38,7 @@ class Kind(enum.IntEnum):
     FREE = 8
     LEAVE = 9
     AGAIN = 10
+    FORGET = 11
     OUTPUT = 16
     STATES = 17
     RESULT = 18

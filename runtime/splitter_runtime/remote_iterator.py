@@ -9,7 +9,9 @@ from __future__ import annotations
 import inspect
 import itertools
 import multiprocessing.util
+import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data._utils.worker import _worker_loop
@@ -17,10 +19,11 @@ from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoader
 
 from . import ambient
 from .errors import SplitterError, WorkerLostError
-from .failures import Lost
+from .failures import Lost, samples
 from .frames import Kind, pack_value
 from .stream import Order
 from .stream_client import DoneEvent, IndexQueue, ResultQueue, Stream
+from .streams import ATTEMPTS, Dispatch
 
 if TYPE_CHECKING:
     from .data_loader import DataLoader, Site
@@ -55,12 +58,20 @@ class StreamContext:
         self._received = received  # the templates hold it as long as this is here
         self._sent: set[Any] = set()  # templates that have the dataset's description
         self._queues = 0
-        self._indices: dict[int, Any] = {}
+        self.lock = threading.RLock()  # orders come from the loop's thread, and answers from the one that pins memory
+        self.streams: list[Stream] = []
+        self._indices: dict[int, Any] = {}  # of batches that the loop hasn't got
+        self._under_way: set[int] = set()  # those that were asked for
+        self._held: deque[tuple[Stream, int, bytes]] = deque()  # those that were not
+        self._frames: dict[int, bytes] = {}  # of those that any stream may make, until one has
+        self._mean = 0.0  # bytes of a batch
         stateless = site.stateless and loader._dataset_kind == _DatasetKind.Map
         self.keeps_state = not stateless
         self.cursor = (ambient.GENERATORS if site.draws is None else site.draws) if stateless else None
         self.again = stateless and not loader.persistent_workers
         self.results = ResultQueue(self)
+        pure = stateless and site.draws == () and not loader.persistent_workers
+        self._dispatch = Dispatch(loader.num_workers) if pure else None
         self.last = ("", 0)  # worker and bytes of the batch that has just come
 
     def Queue(self) -> Any:
@@ -73,29 +84,67 @@ class StreamContext:
 
     def Process(self, target: object, args: tuple[Any, ...]) -> Stream:
         multiprocessing.util._flush_std_streams()  # type: ignore[attr-defined]  # as the start of a process does
-        return Stream(self, dict(zip(_LOOP, args, strict=True)))
+        self.streams.append(Stream(self, dict(zip(_LOOP, args, strict=True))))
+        return self.streams[-1]
 
     def loop_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Arguments of torch's worker loop that are plain data."""
         return {name: given[name] for name in _PLAIN if name in given}
 
-    def asked(self, number: int, index: Any) -> None:
-        """A batch was asked for."""
-        self._indices[number] = index
+    # Batches on their way
 
-    def taken(self, number: int) -> None:
-        """A batch was handed out."""
-        self._indices.pop(number, None)
+    def want(self, stream: Stream, number: int, index: Any) -> None:
+        """A batch is wanted from that stream. It is asked for as soon as the bytes that are under way allow it."""
+        with self.lock:
+            self._indices[number] = index
+            self._held.append((stream, number, b"".join(pack_value(Kind.INDEX, number, index, name="index"))))
+            self._release_held()
+
+    def _release_held(self) -> None:
+        while self._held and (not self._under_way or (len(self._under_way) + 1) * self._mean <= self.site.session.settings.budget):
+            stream, number, frame = self._held.popleft()
+            self._under_way.add(number)
+            if self._dispatch is None:
+                stream.ask(number, frame)
+            else:
+                self._frames[number] = frame
+                self._ask(self._dispatch.ask(number))
+
+    def _ask(self, sends: list[tuple[int, int]]) -> None:
+        for stream, number in sends:
+            self.streams[stream].ask(number, self._frames[number])
+
+    def is_wanted(self, stream: int, number: int) -> bool:
+        """A stream has made a batch: whether it is the first one to do so."""
+        if self._dispatch is None:
+            return True
+        sends, taken_back = self._dispatch.answered(stream, number)
+        for other, moved in taken_back:
+            self.streams[other].take_back(moved)
+        self._ask(sends)
+        return self._frames.pop(number, None) is not None
 
     def came(self, worker: str, nbytes: int) -> None:
         """A batch has come."""
         self.last = worker, nbytes
+        self._mean = nbytes if self._mean == 0 else 0.8 * self._mean + 0.2 * nbytes
 
-    def killed(self, number: int, worker: str, times: int, why: str) -> SplitterError:
+    def taken(self, number: int) -> None:
+        """The loop has got that batch, and all before it."""
+        with self.lock:
+            for old in [asked for asked in self._indices if asked <= number]:
+                del self._indices[old]
+                self._under_way.discard(old)
+            self._release_held()
+
+    def indices(self, numbers: list[int]) -> Any:
+        """What was asked for under these numbers."""
+        return [self._indices.get(number) for number in numbers]
+
+    def killed(self, number: int, worker: str, why: str, indices: Any) -> SplitterError:
         """The error that says that one batch brings every process down."""
-        indices = str(next(iter(self._indices.values()), "?"))
-        shown = indices if len(indices) <= 200 else indices[:200] + "..."
-        return WorkerLostError.of("R403", number=number, loader=self.site.feed, times=times, worker=worker, why=why, indices=shown)
+        shown = samples(indices[0] if indices else None)
+        return WorkerLostError.of("R403", number=number, loader=self.site.feed, times=ATTEMPTS, worker=worker, why=why, indices=shown)
 
     def open(self, order: Order, stream: Stream, avoid: str | None) -> tuple[str, Any]:
         """Have a process take the order, on the worker with the most room; returns that worker's name and the channel."""

@@ -11,12 +11,11 @@ import queue
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration
 
-from .errors import CodecError, SplitterError, WorkerLostError
+from .errors import CodecError, SplitterError
 from .failures import Lost, StreamFailure
 from .frames import Frame, Kind, pack, pack_value
 from .inbox import Ended, Inbox
@@ -127,11 +126,10 @@ class IndexQueue:
         if item is None:
             self.stream.finish()
         elif isinstance(item, _ResumeIteration):
-            self.stream.ask(Kind.RESUME, b"".join(pack_value(Kind.RESUME, 0, item.seed)))
+            self.stream.ask(None, b"".join(pack_value(Kind.RESUME, 0, item.seed)))
         else:
             number, index = item
-            self.stream.context.asked(number, index)
-            self.stream.ask(Kind.INDEX, b"".join(pack_value(Kind.INDEX, number, index, name="index")))
+            self.stream.context.want(self.stream, number, index)
 
     def cancel_join_thread(self) -> None:
         """Nothing is buffered here."""
@@ -150,7 +148,7 @@ class Stream:
         self._given = given
         self._number: int = given["worker_id"]
         self.pid = StreamId(f"stream {self._number}")
-        self._course = Course(keeps_state=context.keeps_state)
+        self._course = Course(context.keeps_state)
         self._channel: Any = None
         self._worker = "?"
         self._ended = self._finished = self._leaving = False  # finished: has been told to end
@@ -173,10 +171,16 @@ class Stream:
         )
         self._worker, self._channel = self.context.open(order, self, avoid)
 
-    def ask(self, kind: Kind, frame: bytes) -> None:
-        """Send an order of the loader."""
-        self._course.asked(kind, frame)
-        self._channel.send([frame])
+    def ask(self, number: int | None, frame: bytes) -> None:
+        """Send the order for a batch, or, with None, for the next epoch."""
+        with self.context.lock:
+            self._course.asked(number, frame)
+            self._channel.send([frame])
+
+    def take_back(self, number: int) -> None:
+        """Have a batch made by another stream, unless it is being made already."""
+        self._course.forget(number)
+        self._channel.send(pack(Kind.FORGET, number))
 
     def done(self) -> None:
         """The iterator is going away: no batch that waits is made any more."""
@@ -218,6 +222,10 @@ class Stream:
 
     def take(self, event: Any) -> Any:
         """An event of its process; returns torch's result when it is one."""
+        with self.context.lock:
+            return self._take(event)
+
+    def _take(self, event: Any) -> Any:
         if isinstance(event, Frame):
             try:
                 return self._take_frame(event)
@@ -251,7 +259,7 @@ class Stream:
             self._release()
             return self._go_on("drained" if self.context.site.session.is_leaving(self._worker) else "slow", "")
         elif kind is Kind.RESUMED:
-            self._course.answered()
+            self._course.answered(None)
             return _ResumeIteration(frame.value), None
         elif kind in (Kind.ITEM, Kind.STOP, Kind.FAULT):
             return self._result(frame)
@@ -260,8 +268,11 @@ class Stream:
         return None
 
     def _result(self, frame: Frame) -> Any:
+        if not self.context.is_wanted(self._number, frame.number):
+            self._course.forget(frame.number)  # another stream was given it, too, and was first
+            return None
         value = frame.value
-        self._course.answered()
+        self._course.answered(frame.number)
         if frame.kind is Kind.STOP:
             return frame.number, _IterableDatasetStopIteration(value)
         if frame.kind is Kind.FAULT:
@@ -278,12 +289,13 @@ class Stream:
     def _go_on(self, kind: str, why: str) -> Any:
         """Have another process take its place; a result that says so when that can't be."""
         self._leaving = False
+        self._course.losses += kind == "lost"
+        if self._course.losses >= ATTEMPTS:
+            indices = self.context.indices(self._course.waiting()[:1])
+            return None, Lost(self.context.killed(self._number, self._worker, why, indices))
         start, frames = self._course.restart()
-        if kind == "lost" and self._course.losses >= ATTEMPTS:
-            return None, Lost(self.context.killed(self._number, self._worker, ATTEMPTS, why))
-        self._course.losses -= kind != "lost"
         try:
-            self._open(start, avoid=self._worker if kind != "joined" else None)
+            self._open(start, avoid=self._worker if kind != "lost" else None)
         except SplitterError as error:
             self._channel = _NOWHERE
             return None, Lost(error)

@@ -13,9 +13,10 @@ course.restart() -> Start and frames                            what another one
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
-from .frames import Kind
 from .journal import Spool
 from .stream import Start
 
@@ -122,47 +123,116 @@ class Board:
         return sum(known) / len(known) if known else 1.0
 
 
-@dataclass
 class Course:
-    """What one stream was told and what it has answered, so that another process can take its place.
+    """What one stream was told since its start or its newest cursor, and how much of that it has answered, so that another process can
+    take its place: told the same again, it withholds the answers that are known.
 
-    With `keeps_state` everything is kept, since another process must go the same way; without, only what came after the newest answer.
+    With `keeps_state` a cursor is rare, and the frames go to disk when they are many; without, every answer is one.
     """
 
-    keeps_state: bool
-    answers: int = 0
-    losses: int = 0  # since the last answer
-    states: dict[str, bytes] = field(default_factory=dict)
-    printed: list[int] = field(default_factory=lambda: [0, 0])  # bytes of both outputs, since the start or the newest answer
-    _told: deque[tuple[Kind, bytes]] = field(default_factory=deque)
-    _spool: Spool | None = None
-    _places: list[tuple[int, int]] = field(default_factory=list)
+    def __init__(self, keeps_state: bool) -> None:
+        self._keeps_state = keeps_state
+        self._told: dict[int, bytes | tuple[int, int]] = {}  # by batch; negative numbers are RESUMEs
+        self._spool: Spool | None = None
+        self._resumes = 0
+        self._answered = 0  # of those
+        self._moved = False  # a cursor has come, and belongs to the next answer
+        self._began = False  # something was answered before the newest cursor
+        self.losses = 0  # since the last answer
+        self.states: dict[str, Any] = {}
+        self.printed = [0, 0]  # bytes of both outputs since the start or the cursor
 
-    def asked(self, kind: Kind, frame: bytes) -> None:
-        """A frame was sent: INDEX or RESUME. OSError when there is no room to keep it."""
-        if self.keeps_state:
+    def asked(self, number: int | None, frame: bytes) -> None:
+        """A frame was sent: INDEX of a batch, or RESUME. OSError when there is no room to keep it."""
+        if number is None:
+            self._resumes += 1
+            number = -self._resumes
+        if self._keeps_state:
             self._spool = self._spool or Spool()
-            self._places.append(self._spool.add(frame))
+            self._told[number] = self._spool.add(frame)
         else:
-            self._told.append((kind, frame))
+            self._told[number] = frame
 
-    def at(self, states: dict[str, bytes]) -> None:
-        """A cursor has come; the answer to the batch follows."""
+    def at(self, states: Mapping[str, Any]) -> None:
+        """A cursor has come; the answer that it stands behind follows."""
         self.states = {**self.states, **states}
+        self._moved = True
 
-    def answered(self) -> None:
-        """The next answer has come."""
+    def answered(self, number: int | None) -> None:
+        """An answer has come: to the INDEX of a batch, or to the first RESUME."""
         self.losses = 0
-        self.answers += 1
-        if not self.keeps_state:
-            self._told.popleft()
-            self.printed = [0, 0]
+        if number is None:
+            number = next(told for told in self._told if told < 0)
+        if not self._keeps_state:
+            self._told.pop(number, None)  # it may have been taken back, too late
+        elif self._moved:
+            while (first := next(iter(self._told))) != number:
+                del self._told[first]
+            del self._told[number]
+            self._answered = 0
+        else:
+            self._answered += 1
+            return
+        self._moved, self._began = False, True
+        self.printed = [0, 0]
+
+    def waiting(self) -> list[int]:
+        """Batches that are not answered."""
+        return [number for number in list(self._told)[self._answered :] if number >= 0]
+
+    def forget(self, number: int) -> None:
+        """Another stream makes that batch."""
+        self._told.pop(number, None)
 
     def restart(self) -> tuple[Start, list[bytes]]:
         """Where another process starts, and the frames that it is told."""
-        self.losses += 1
+        frames = [place if isinstance(place, bytes) else self._read(place) for place in self._told.values()]
         skip = (self.printed[0], self.printed[1])
-        if self.keeps_state:
-            frames = [self._spool.read(place) for place in self._places] if self._spool else []
-            return Start({}, self.answers, skip), frames
-        return Start(dict(self.states), 0, skip, quiet=self.answers > 0), [frame for _, frame in self._told]
+        return Start(dict(self.states), self._answered, skip, quiet=self._began), frames
+
+    def _read(self, place: tuple[int, int]) -> bytes:
+        assert self._spool is not None
+        return self._spool.read(place)
+
+
+class Dispatch:
+    """Which stream makes which batch, where any may: one that has nothing to do, so that one slow batch holds nobody up.
+
+    A stream is given a second batch while it makes the first, so that it need not wait; when another one runs dry, that takes it over.
+    """
+
+    DEPTH = 2
+
+    def __init__(self, streams: int) -> None:
+        self._given: list[list[int]] = [[] for _ in range(streams)]
+        self._waiting: deque[int] = deque()
+
+    def ask(self, number: int) -> list[tuple[int, int]]:
+        """A batch is wanted; returns what is to be sent: (stream, batch)."""
+        self._waiting.append(number)
+        return self._give()
+
+    def answered(self, stream: int, number: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """A stream has made a batch; returns what is to be sent, and what is to be taken back before that: (stream, batch)."""
+        if number in self._given[stream]:
+            self._given[stream].remove(number)
+        sent = self._give()
+        if sent or self._given[stream]:
+            return sent, []
+        fullest = max(range(len(self._given)), key=lambda other: len(self._given[other]))
+        if len(self._given[fullest]) < self.DEPTH:
+            return [], []
+        moved = self._given[fullest].pop()
+        self._given[stream].append(moved)
+        return [(stream, moved)], [(fullest, moved)]
+
+    def _give(self) -> list[tuple[int, int]]:
+        sent = []
+        while self._waiting:
+            emptiest = min(range(len(self._given)), key=lambda stream: len(self._given[stream]))
+            if len(self._given[emptiest]) >= self.DEPTH:
+                break
+            number = self._waiting.popleft()
+            self._given[emptiest].append(number)
+            sent.append((emptiest, number))
+        return sent
