@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias
@@ -21,6 +22,34 @@ def digest(states: Mapping[str, bytes]) -> bytes:
     for name in sorted(states):
         made.update(name.encode() + b"\0" + states[name])
     return made.digest()
+
+
+@contextmanager
+def unwarned() -> Iterator[list[Any]]:
+    """Collect the warnings that are shown, and forget that they were: Python shows most only once in a process."""
+    shown: list[Any] = []
+    show_it = warnings.showwarning
+
+    def note(message: Any, category: Any, filename: str, lineno: int, file: Any = None, line: Any = None) -> None:
+        shown.append((str(message), category, lineno))
+        show_it(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = note
+    try:
+        yield shown
+    finally:
+        if warnings.showwarning is note:
+            warnings.showwarning = show_it
+        if shown:
+            _forget(shown)
+
+
+def _forget(shown: list[Any]) -> None:
+    for module in list(sys.modules.values()):
+        registry: Any = vars(module).get("__warningregistry__")
+        for text, category, line in shown if registry else ():
+            registry.pop((text, category, line), None)
+            registry.pop((text, category, 0), None)
 
 
 @contextmanager

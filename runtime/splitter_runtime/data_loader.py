@@ -33,6 +33,7 @@ class Site:
     feed: str | None
     draws: tuple[str, ...] | None  # generators that making a batch may draw from; None: not known, or the process matters
     tally: Tally
+    collates_freely: bool  # collate_fn and worker_init_fn, if any, keep no state
     parked: Parked = field(default_factory=Parked)
 
 
@@ -140,13 +141,14 @@ def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping
             raise ConfigError.of("R601", what=what)
     stateless = all(name is not None and manifest.datasets.get(name) is True for name in names)
     draws = [manifest.dataset_draws.get(name or "") for name in names]
+    collates_freely = feed is None or manifest.loaders[feed] is True
     if feed is not None:
-        stateless = stateless and manifest.loaders[feed] is True
+        stateless = stateless and collates_freely
         draws.append(manifest.loader_draws.get(feed))
     known = stateless and all(drawn is not None for drawn in draws) and not (loader.num_workers and there_are["worker_init_fn"])
     drawn = tuple(sorted({name for names in draws for name in names or ()})) if known else None
     name = feed or next((name for name in names if name), "loader")
-    site = Site(session, number, stateless, feed, drawn, Tally.of(name, lambda: len(session.twins)))
+    site = Site(session, number, stateless, feed, drawn, Tally.of(name, lambda: len(session.twins)), collates_freely)
     weakref.finalize(site, session.drop, number).atexit = False
     weakref.finalize(site, site.parked.close).atexit = False
     session.parked.add(site.parked)

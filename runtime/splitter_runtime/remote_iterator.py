@@ -68,6 +68,7 @@ class StreamContext:
         stateless = site.stateless and loader._dataset_kind == _DatasetKind.Map
         self.keeps_state = not stateless
         self.cursor = (ambient.GENERATORS if site.draws is None else site.draws) if stateless else None
+        self.position = loader._dataset_kind == _DatasetKind.Iterable and site.collates_freely
         self.again = stateless and not loader.persistent_workers
         self.results = ResultQueue(self)
         pure = stateless and site.draws == () and not loader.persistent_workers

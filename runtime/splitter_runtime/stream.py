@@ -35,8 +35,10 @@ from .failures import record_wrapper
 from .frames import Assembler, Buffer, Kind, pack, pack_value
 from .outlet import Console, Outlet, redirect
 from .processes import die_with, readable
+from .stateful import Position
 
 _PIECE = 1 << 16
+POSITIONS = 0.1  # seconds between two positions in an iterable dataset
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Start:
     `quiet`, these are counted from the first batch, and nothing before is shown.
     """
 
-    states: dict[str, bytes] = field(default_factory=dict)
+    states: dict[str, Any] = field(default_factory=dict)
     withhold: int = 0
     skip: tuple[int, int] = (0, 0)
     quiet: bool = False
@@ -55,13 +57,14 @@ class Start:
 class Order:
     """Arguments of torch's worker loop that are plain data, under torch's names, and where the trainer prints.
 
-    `cursor` names the generators whose states go along with each batch; None when the code may keep state besides. With `again` the
-    process waits for another order when it is done.
+    `cursor` names the generators whose states go along with each batch; None when the code may keep state besides. `position`: an iterable
+    dataset may say where it is. With `again` the process waits for another order when it is done.
     """
 
     loop: dict[str, Any]
     consoles: tuple[Console, Console]
     cursor: tuple[str, ...] | None = None
+    position: bool = False
     again: bool = False
     start: Start = Start()
 
@@ -160,10 +163,12 @@ class IndexQueue:
 class ResultQueue:
     """What torch's loop takes for its result queue."""
 
-    def __init__(self, outlet: Outlet, order: Order) -> None:
+    def __init__(self, outlet: Outlet, order: Order, position: Position | None) -> None:
         self._outlet, self._number = outlet, order.loop["worker_id"]
         self._cursor, self._withhold = order.cursor, order.start.withhold
+        self._position = position
         self._states: dict[str, bytes] = {}
+        self._next = 0.0
         self.began, self.index = 0, None  # of the batch that is being made
 
     def put(self, item: tuple[Any, Any]) -> None:
@@ -195,15 +200,32 @@ class ResultQueue:
     def _where(self, number: int) -> list[Buffer]:
         """How long a batch took, in microseconds, and the cursor after it, as far as it has changed."""
         took = pack(Kind.TOOK, (time.monotonic_ns() - self.began) // 1000)
-        if self._cursor is None:
-            return took
-        sys.stdout.flush()  # whoever goes on from here prints what comes after
-        sys.stderr.flush()
-        if not self._cursor:
-            return took
-        now = ambient.states(self._cursor)
-        changed, self._states = ambient.changes(self._states, now), now
-        return [*took, *pack_value(Kind.CURSOR, number, changed)] if changed else took
+        where: dict[str, Any] = {}
+        if self._cursor is not None:
+            now = ambient.states(self._cursor)
+            where, self._states = ambient.changes(self._states, now), now
+        elif self._position is not None:
+            where = self._where_in_dataset()
+        if where or self._cursor is not None:
+            sys.stdout.flush()  # whoever goes on from here prints what comes after
+            sys.stderr.flush()
+        return [*took, *pack_value(Kind.CURSOR, number, where)] if where else took
+
+    def _where_in_dataset(self) -> dict[str, Any]:
+        """The position and all generators' states, now and then; {} in between, and when it can't be sent."""
+        if time.monotonic() < self._next:
+            return {}
+        position = self._position.take() if self._position is not None else None
+        if position is None:
+            self._position = None
+            return {}
+        try:
+            encode(position)
+        except CodecError:
+            self._position = None
+            return {}
+        self._next = time.monotonic() + POSITIONS
+        return {**ambient.states(), "position": position}
 
     def cancel_join_thread(self) -> None:
         """Nothing is buffered here."""
@@ -218,7 +240,8 @@ def _starting(order: Order, outlet: Outlet) -> Callable[[], None]:
     outputs = redirect(outlet, order.consoles, (sys.maxsize, sys.maxsize) if start.quiet else start.skip)
 
     def go_on() -> None:
-        ambient.set_states(start.states)  # what was drawn before the first batch was drawn before, too
+        # What was drawn before the first batch was drawn before, too.
+        ambient.set_states({name: state for name, state in start.states.items() if name in ambient.GENERATORS})
         if start.quiet:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -251,7 +274,10 @@ def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> N
     collate_into(outlet.arena)
     orders = IndexQueue(place.socket, outlet)
     while True:
-        results = ResultQueue(outlet, order)
+        position = Position(dataset) if order.position else None
+        if position is not None and "position" in order.start.states:
+            position.restore(order.start.states["position"])
+        results = ResultQueue(outlet, order, position)
         orders.begin(results, _starting(order, outlet))
         default = _utils.collate.default_collate if order.loop["auto_collation"] else _utils.collate.default_convert
         given = {

@@ -166,6 +166,7 @@ class Stream:
             self.context.loop_arguments(self._given),
             (console_of(sys.stdout), console_of(sys.stderr)),
             cursor=self.context.cursor,
+            position=self.context.position,
             again=self.context.again,
             start=start,
         )

@@ -169,13 +169,13 @@ class Template:
         """A batch as it is when nobody draws from the generators `names` between the fetch before and this one.
 
         Gives (digest of their states before it, states that it changed, texts that it printed, batch); None when the states aren't
-        known here, or when it raised: it will be made again in its turn.
+        known here, or when it raised or warned: it will be made again in its turn.
         """
         known = self._after.get(fetcher, {})
         if not known.keys() >= set(names):
             return Kind.RESULT, None, "batch"
         before = {name: known[name] for name in names}
-        with ahead.held(self._consoles) as texts:
+        with ahead.held(self._consoles) as texts, ahead.unwarned() as warned:
             ambient.set_states(ambient.changes(self._states, before))
             try:
                 batch = self._fetchers[fetcher].fetch(index)
@@ -184,6 +184,8 @@ class Template:
                 return Kind.RESULT, None, "batch"
             finally:
                 ambient.set_states({name: self._states[name] for name in names})
+        if warned:
+            return Kind.RESULT, None, "batch"
         self._after[fetcher] = {**known, **after}
         return Kind.RESULT, (ahead.digest(before), ambient.changes(before, after), texts, batch), "batch"
 
