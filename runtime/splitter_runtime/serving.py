@@ -16,18 +16,16 @@ import signal
 import socket
 import sys
 import threading
-from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
 from .accepting import load
+from .admission import OptionError, loopback, read_certificates, read_token
 from .builders import PROGRAM
 from .launcher import Launcher, serve_launcher
 from .manifest import Lines, welcome
 from .pool import announce
 from .template import run_template
-
-LOOPBACK = ("127.", "localhost:", "[::1]:", "unix:", "unix-abstract:")
 
 
 def fail(reason: str) -> NoReturn:
@@ -58,13 +56,6 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _read(path: str, what: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        fail(f"can't read the {what} {path}: {error.strerror}")
-
-
 def _speak(descriptor: int) -> None:
     """Write to the trainer's standard output from now on. What modules printed when they were imported, the trainer has printed, too."""
     sys.stdout.flush()
@@ -76,10 +67,9 @@ def _token(options: argparse.Namespace) -> str | None:
     if options.token_file is None:
         return None
     try:
-        token = _read(options.token_file, "token file").decode("ascii").strip()
-    except UnicodeDecodeError:
-        fail(f"the token file {options.token_file} has other than ASCII characters")
-    return token or fail(f"the token file {options.token_file} is empty")
+        return read_token(options.token_file)
+    except OptionError as error:
+        fail(str(error))
 
 
 def _check(options: argparse.Namespace) -> None:
@@ -93,11 +83,12 @@ def _check(options: argparse.Namespace) -> None:
     if options.tls_ca and not options.tls_cert:
         fail("--tls-ca needs --tls-cert and --tls-key")
     unix = options.listen.startswith(("unix:", "unix-abstract:"))
-    if not unix and not options.listen.rpartition(":")[2].isdigit():
+    port = options.listen.rpartition(":")[2]
+    if not unix and not (port.isdecimal() and port.isascii() and int(port) < 1 << 16):
         fail(f"--listen takes HOST:PORT, not {options.listen}")
     if not unix:
         _check_free(options.listen)
-    if not options.listen.startswith(LOOPBACK) and not (options.token_file or options.insecure):
+    if not loopback(options.listen) and not (options.token_file or options.insecure):
         fail(f"{options.listen} can be reached from other machines: give --token-file, or --insecure to let everybody in")
 
 
@@ -116,13 +107,12 @@ def _check_free(address: str) -> None:
 
 
 def _credentials(options: argparse.Namespace) -> Any:
-    import grpc
-
     if not options.tls_cert:
         return None
-    pair = (_read(options.tls_key, "key"), _read(options.tls_cert, "certificate"))
-    authority = _read(options.tls_ca, "certificate authority") if options.tls_ca else None
-    return grpc.ssl_server_credentials([pair], authority, require_client_auth=authority is not None)
+    try:
+        return read_certificates(options.tls_cert, options.tls_key, options.tls_ca)
+    except OptionError as error:
+        fail(str(error))
 
 
 class Server:
@@ -134,6 +124,7 @@ class Server:
         import grpc
         from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+        from .gate import Gate
         from .wire import options as grpc_options
         from .worker import Host, Limits
 
@@ -141,6 +132,7 @@ class Server:
         self._host = Host(launcher, message, token, limits)
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=256, thread_name_prefix="splitter-session"),
+            interceptors=[Gate(token)],
             options=(*grpc_options(options.timeout_seconds), ("grpc.so_reuseport", 0)),
         )
         self._server.add_generic_rpc_handlers((self._host,))
