@@ -80,3 +80,13 @@ def state_of(pid: int) -> str:
             return file.read().rpartition(b")")[2].split()[0].decode()
     except OSError:
         return ""
+
+
+def cpu_ticks(pid: int) -> int:
+    """Time that a process has computed, in ticks of the kernel's clock; 0 when there is none of that number."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])

@@ -49,6 +49,9 @@ def _arguments() -> argparse.Namespace:
         "--drain-seconds", type=float, default=30.0, metavar="S", help="after SIGTERM, time for streams to move (default: 30)"
     )
     parser.add_argument("--timeout-seconds", type=float, default=10.0, metavar="S", help="give up what is silent that long (default: 10)")
+    parser.add_argument(
+        "--idle-seconds", type=float, default=3600.0, metavar="S", help="end sessions that ask for nothing that long (default: 3600)"
+    )
     parser.add_argument("--max-sessions", type=int, default=64, metavar="N", help="trainers at once (default: 64)")
     parser.add_argument("--max-streams", type=int, default=256, metavar="N", help="streams of one trainer at once (default: 256)")
     parser.add_argument("--control", type=int, help=argparse.SUPPRESS)  # descriptor of a socket to the trainer that started this
@@ -75,7 +78,7 @@ def _token(options: argparse.Namespace) -> str | None:
 def _check(options: argparse.Namespace) -> None:
     if options.processes < 1:
         fail("--processes must be at least 1")
-    for name in ("drain_seconds", "timeout_seconds", "max_sessions", "max_streams"):
+    for name in ("drain_seconds", "timeout_seconds", "idle_seconds", "max_sessions", "max_streams"):
         if getattr(options, name) <= 0:
             fail(f"--{name.replace('_', '-')} must be above 0")
     if bool(options.tls_cert) != bool(options.tls_key):
@@ -128,8 +131,8 @@ class Server:
         from .wire import options as grpc_options
         from .worker import Host, Limits
 
-        limits = Limits(options.max_sessions, options.max_streams, patience=options.timeout_seconds)
-        self._host = Host(launcher, message, token, limits)
+        limits = Limits(options.max_sessions, options.max_streams, patience=options.timeout_seconds, idle=options.idle_seconds)
+        self._host = Host(launcher, message, limits)
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=256, thread_name_prefix="splitter-session"),
             interceptors=[Gate(token)],

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from google.protobuf.message import DecodeError
+
 from . import feed_pb2 as pb
 from .frames import Buffer
 
@@ -44,6 +46,13 @@ class Data:
 
     channel: int
     body: Buffer
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """Bytes that are no message."""
+
+    why: str
 
 
 ToWorker: TypeAlias = "Data | pb.FromTrainer"
@@ -103,6 +112,14 @@ def load_from_trainer(raw: bytes) -> ToWorker:
         return data
     message = pb.FromTrainer.FromString(raw)
     return Data(message.data.channel, message.data.body) if message.WhichOneof("kind") == "data" else message
+
+
+def receive_from_trainer(raw: bytes) -> ToWorker | Damaged:
+    """The same without the exception, which gRPC would log with its traceback, and answer as an error of the worker."""
+    try:
+        return load_from_trainer(raw)
+    except DecodeError as error:
+        return Damaged(str(error) or "it is no message")
 
 
 def load_from_worker(raw: bytes) -> ToTrainer:

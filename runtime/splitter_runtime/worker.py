@@ -10,7 +10,7 @@ This process never forks once gRPC runs.
 from __future__ import annotations
 
 import contextlib
-import hmac
+import queue
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,17 +24,30 @@ from .inbox import Ended, Inbox
 from .launcher import Launcher
 from .local import TEMPLATE, Tree, Wire
 from .manifest import differences
-from .wire import SESSION, Data, ToTrainer, ToWorker, dump, load_from_trainer
+from .processes import cpu_ticks
+from .wire import SESSION, Damaged, Data, ToTrainer, ToWorker, dump, receive_from_trainer
+
+_LOOKS = 4  # at a session that says nothing, before it has been idle for too long
+_INVALID, _EXHAUSTED, _LATE = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one worker takes on: trainers, streams of one trainer, bytes that may wait for one process to read them."""
+    """What one worker takes on: trainers, streams of one trainer, bytes that may wait for the processes of one trainer to read them."""
 
     sessions: int = 64
     streams: int = 256
     unread: int = 4 << 30
-    patience: float = 10.0  # seconds that a process may be stopped
+    patience: float = 10.0  # seconds that a process may be stopped, and that a trainer may take for its Hello
+    idle: float = 3600.0  # seconds that a trainer may say nothing while it has no stream and its template computes nothing
+
+
+class Refused(Exception):
+    """A trainer asks for what it can't have: ends its session."""
+
+    def __init__(self, code: grpc.StatusCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
 
 
 class Session:
@@ -46,65 +59,76 @@ class Session:
         self._inbox = Inbox(limits.patience)
         self._lock = threading.Lock()
         self._over = False
+        self._heard = True  # something of the trainer, since the last look
         self.ended = threading.Event()
         self._tree = Tree(launcher)
         self._wires = {TEMPLATE: self._tree.template}
         self._inbox.watch(self._tree.template, self._tree.template)
 
-    def take(self, messages: Iterator[ToWorker], refuse: Callable[[str], None]) -> None:
-        """Body of the thread that takes the trainer's messages; `refuse` ends the call with a reason."""
+    def take(self, messages: Iterator[ToWorker | Damaged], refuse: Callable[[Refused], None]) -> None:
+        """Body of the thread that takes the trainer's messages; `refuse` gets the reason why no more are taken."""
         try:
             for message in messages:
-                reason = self._take(message)
-                if reason:
-                    refuse(reason)
-                    return
+                self._heard = True
+                self._take(message)
+        except Refused as reason:
+            refuse(reason)
         except grpc.RpcError:
             pass  # the trainer is gone; stop() follows
         finally:
             self.stop()
 
-    def _take(self, message: ToWorker) -> str:
-        """Carry out one message; returns why it can't be."""
+    def _take(self, message: ToWorker | Damaged) -> None:
+        """Carry out one message. Refused when it can't be."""
+        if isinstance(message, Damaged):
+            raise Refused(_INVALID, f"the worker got bytes that are no message: {message.why}")
         if isinstance(message, Data):
             with self._lock:
                 wire = self._wires.get(message.channel)
+                waiting = sum(each.unread for each in self._wires.values())
+            if waiting > self._limits.unread:
+                raise Refused(_EXHAUSTED, f"{waiting} bytes wait for processes to read them, above the limit of {self._limits.unread}")
             if wire is not None:  # else it has ended, and the trainer will hear of it
                 wire.send([message.body])
-                return "too much waits for a process to read it" if wire.unread > self._limits.unread else self._see_unsent(wire)
-        elif message.WhichOneof("kind") == "open":
-            return self._open(message.open)
-        elif message.WhichOneof("kind") == "close":
+                if wire.unsent:  # it goes when there is room; whoever waits on the sockets must know
+                    self._inbox.put(None, None)
+            return
+        kind = message.WhichOneof("kind")
+        if kind == "open":
+            self._open(message.open)
+        elif kind == "close":
             with self._lock:
                 wire = self._wires.get(message.close.channel)
             if wire is not None:
                 wire.kill()
-        return ""
+        else:
+            raise Refused(_INVALID, f"a trainer doesn't say {kind or 'nothing'} here")
 
-    def _see_unsent(self, wire: Wire) -> str:
-        """What found no room goes when there is some; whoever waits on the sockets must know."""
-        if wire.unsent:
-            self._inbox.put(None, None)
-        return ""
-
-    def _open(self, message: pb.Open) -> str:
+    def _open(self, message: pb.Open) -> None:
         with self._lock:
             if self._over:
-                return ""
+                return
             if message.channel in self._wires:
-                return f"channel {message.channel} is open already"
+                raise Refused(_INVALID, f"channel {message.channel} is open already")
             if len(self._wires) > self._limits.streams:
-                return f"a session has at most {self._limits.streams} streams here (--max-streams)"
-            wire = self._tree.open(message.channel, [message.body])
+                raise Refused(_EXHAUSTED, f"a session has at most {self._limits.streams} streams here (--max-streams)")
+            try:
+                wire = self._tree.open(message.channel, [message.body])
+            except OSError as error:
+                raise Refused(_EXHAUSTED, f"the worker can't open a stream: {error.strerror}") from None
             self._wires[message.channel] = wire
         self._inbox.put(None, wire)
-        return ""
 
     def answers(self) -> Iterator[ToTrainer]:
-        """What goes to the trainer, until the session is over; closes everything in the end."""
+        """What goes to the trainer, until the session is over; closes everything in the end. Refused when it is idle for too long."""
+        quiet = ticks = 0
         try:
             while not self._over:
-                source, event = self._inbox.get()
+                try:
+                    source, event = self._inbox.get(self._limits.idle / _LOOKS)
+                except queue.Empty:
+                    quiet, ticks = self._look(quiet, ticks)
+                    continue
                 if source is None:
                     if isinstance(event, Wire):
                         self._inbox.watch(event, event)
@@ -119,6 +143,15 @@ class Session:
                     yield self._end(source, event)
         finally:
             self._close()
+
+    def _look(self, quiet: int, ticks: int) -> tuple[int, int]:
+        """How many looks in a row have found the session idle, with this one. Refused when these are too many."""
+        now = cpu_ticks(self._tree.template.pid)
+        idle = not self._heard and now == ticks and len(self._wires) == 1
+        self._heard = False
+        if idle and quiet + 1 >= _LOOKS:
+            raise Refused(_LATE, f"nothing was asked for in {self._limits.idle:.0f} seconds (--idle-seconds)")
+        return (quiet + 1 if idle else 0), now
 
     def _end(self, wire: Wire, event: Any) -> ToTrainer:
         """A process has ended, or says what it can't."""
@@ -175,8 +208,8 @@ def pieces(parts: list[Buffer]) -> Iterator[bytes]:
 class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
     """The Feed service: opens sessions."""
 
-    def __init__(self, launcher: Launcher, welcome: pb.Welcome, token: str | None, limits: Limits) -> None:
-        self._launcher, self._welcome, self._token, self._limits = launcher, welcome, token, limits
+    def __init__(self, launcher: Launcher, welcome: pb.Welcome, limits: Limits) -> None:
+        self._launcher, self._welcome, self._limits = launcher, welcome, limits
         self._sessions: set[Session] = set()
         self._lock = threading.Lock()
         self._stopping = False
@@ -185,7 +218,7 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         """Find the handler of a call, as gRPC asks for it."""
         if call.method != SESSION:
             return None
-        return grpc.stream_stream_rpc_method_handler(self._session, request_deserializer=load_from_trainer, response_serializer=dump)
+        return grpc.stream_stream_rpc_method_handler(self._session, request_deserializer=receive_from_trainer, response_serializer=dump)
 
     def drain(self, seconds: float) -> None:
         """Open no session any more, ask trainers to do without this worker, and wait until they do."""
@@ -209,35 +242,55 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         for session in sessions:
             session.stop()
 
-    def _authorised(self, context: Any) -> bool:
-        given = dict(context.invocation_metadata()).get("authorization", "")
-        if isinstance(given, str):
-            given = given.encode()
-        return self._token is None or hmac.compare_digest(given, f"Bearer {self._token}".encode())
+    def _hello(self, messages: Iterator[ToWorker | Damaged]) -> pb.Hello:
+        """The first message. Refused when it is another one, or late."""
+        found: queue.SimpleQueue[object] = queue.SimpleQueue()
 
-    def _session(self, messages: Iterator[ToWorker], context: Any) -> Iterator[ToTrainer]:
-        if not self._authorised(context):
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "wrong token")
-        first = next(messages, None)
+        def wait() -> None:
+            with contextlib.suppress(grpc.RpcError):
+                found.put(next(messages, None))
+
+        threading.Thread(target=wait, name="splitter-hello", daemon=True).start()
+        try:
+            first = found.get(timeout=self._limits.patience)
+        except queue.Empty:
+            raise Refused(_LATE, f"no Hello in {self._limits.patience:.0f} seconds (--timeout-seconds)") from None
         if not isinstance(first, pb.FromTrainer) or first.WhichOneof("kind") != "hello":
-            context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a session starts with Hello")
-            return  # abort() has raised
-        different = differences(self._welcome, first.hello)
-        refused = bool(different) and not (first.hello.allow_skew and "protocol" not in different)
+            raise Refused(_INVALID, "a session starts with Hello")
+        return first.hello
+
+    def _enter(self) -> Session:
+        """A new session. Refused when there are too many."""
+        with self._lock:
+            if self._stopping:
+                raise Refused(grpc.StatusCode.UNAVAILABLE, "the worker is shutting down")
+            if len(self._sessions) >= self._limits.sessions:
+                raise Refused(_EXHAUSTED, f"{self._limits.sessions} sessions are open here (--max-sessions)")
+            try:
+                session = Session(self._launcher, self._limits)
+            except OSError as error:
+                raise Refused(_EXHAUSTED, f"the worker can't start a template: {error.strerror or error}") from None
+            self._sessions.add(session)
+        return session
+
+    def _session(self, messages: Iterator[ToWorker | Damaged], context: Any) -> Iterator[ToTrainer]:
+        try:
+            yield from self._serve(messages, context)
+        except Refused as reason:
+            context.abort(reason.code, str(reason))
+
+    def _serve(self, messages: Iterator[ToWorker | Damaged], context: Any) -> Iterator[ToTrainer]:
+        hello = self._hello(messages)
+        different = differences(self._welcome, hello)
+        refused = bool(different) and not (hello.allow_skew and "protocol" not in different)
         welcome = pb.Welcome()
         welcome.CopyFrom(self._welcome)
         welcome.refused = refused
         if refused:
             yield pb.FromWorker(welcome=welcome)
             return
-        with self._lock:
-            if self._stopping:
-                context.abort(grpc.StatusCode.UNAVAILABLE, "the worker is shutting down")
-            if len(self._sessions) >= self._limits.sessions:
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._limits.sessions} sessions are open here (--max-sessions)")
-            session = Session(self._launcher, self._limits)
-            self._sessions.add(session)
-        reasons: list[str] = []
+        session = self._enter()
+        reasons: list[Refused] = []
         try:
             threading.Thread(target=session.take, args=(messages, reasons.append), name="splitter-session", daemon=True).start()
             if not context.add_callback(session.stop):
@@ -245,7 +298,7 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             yield pb.FromWorker(welcome=welcome)
             yield from session.answers()
             if reasons:
-                context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, reasons[0])
+                raise reasons[0]
         finally:
             session.stop()
             with contextlib.suppress(KeyError), self._lock:
