@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 MISSING = "needs the package prometheus-client: pip install 'splitter-runtime[metrics]'"
 
 
+class MetricsError(Exception):
+    """Metrics can't be served; the text is one line for the user."""
+
+
 def address(text: str) -> tuple[str, int] | None:
     """Host and port of `9100`, `0.0.0.0:9100` or `[::]:9100`; None when it is none of these."""
     host, _, port = text.rpartition(":")
@@ -102,6 +106,21 @@ def serve(collector: Any, host: str, port: int) -> int:
     return int(server.server_port)
 
 
+def start_on_worker(place: tuple[str, int], status: Callable[[], WorkerStatus]) -> str:
+    """Serve a worker's metrics at an address(); returns their URL. MetricsError."""
+    host, port = place
+    try:
+        return _url(host, serve(OfWorker(status), host, port))
+    except ImportError:
+        raise MetricsError(MISSING) from None
+    except (OSError, OverflowError) as error:
+        raise MetricsError(f"can't listen on {host}:{port}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+
+
 def start_on_trainer(environment: Mapping[str, str]) -> None:
     """Serve the trainer's metrics, on the port after SPLITTER_METRICS for the second local rank and so on.
 
@@ -124,4 +143,4 @@ def start_on_trainer(environment: Mapping[str, str]) -> None:
         tell(logging.WARNING, f"SPLITTER_METRICS: can't listen on {host}:{port}: {why}; there will be no metrics")
         return
     if not found[1]:
-        tell(logging.INFO, f"metrics on http://{f'[{host}]' if ':' in host else host}:{port}/metrics")
+        tell(logging.INFO, f"metrics on {_url(host, port)}")

@@ -24,6 +24,7 @@ from .admission import OptionError, loopback, read_certificates, read_token
 from .builders import PROGRAM
 from .launcher import Launcher, serve_launcher
 from .manifest import Lines, welcome
+from .metrics import MetricsError, address, start_on_worker
 from .pool import announce
 from .template import run_template
 
@@ -54,6 +55,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--max-sessions", type=int, default=64, metavar="N", help="trainers at once (default: 64)")
     parser.add_argument("--max-streams", type=int, default=256, metavar="N", help="streams of one trainer at once (default: 256)")
+    parser.add_argument("--metrics", metavar="PORT", help="serve metrics for Prometheus there; on loopback, or on HOST:PORT")
     parser.add_argument("--control", type=int, help=argparse.SUPPRESS)  # descriptor of a socket to the trainer that started this
     parser.add_argument("--stdout", type=int, help=argparse.SUPPRESS)  # descriptor of that trainer's standard output
     return parser.parse_args()
@@ -81,6 +83,8 @@ def _check(options: argparse.Namespace) -> None:
     for name in ("drain_seconds", "timeout_seconds", "idle_seconds", "max_sessions", "max_streams"):
         if getattr(options, name) <= 0:
             fail(f"--{name.replace('_', '-')} must be above 0")
+    if options.metrics is not None and address(options.metrics) is None:
+        fail(f"--metrics takes PORT or HOST:PORT, not {options.metrics}")
     if bool(options.tls_cert) != bool(options.tls_key):
         fail("--tls-cert and --tls-key go together")
     if options.tls_ca and not options.tls_cert:
@@ -132,13 +136,13 @@ class Server:
         from .worker import Host, Limits
 
         limits = Limits(options.max_sessions, options.max_streams, patience=options.timeout_seconds, idle=options.idle_seconds)
-        self._host = Host(launcher, message, limits)
+        self.host = Host(launcher, message, limits)
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=256, thread_name_prefix="splitter-session"),
             interceptors=[Gate(token)],
             options=(*grpc_options(options.timeout_seconds), ("grpc.so_reuseport", 0)),
         )
-        self._server.add_generic_rpc_handlers((self._host,))
+        self._server.add_generic_rpc_handlers((self.host,))
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         for service in ("", "splitter.v1.Feed"):
@@ -159,9 +163,20 @@ class Server:
         """Let trainers move their streams away, for so many seconds; then end sessions, in order, within a few seconds."""
         self._health.enter_graceful_shutdown()
         if seconds:
-            self._host.drain(seconds)
-        self._host.stop()
+            self.host.drain(seconds)
+        self.host.stop()
         self._server.stop(grace=5).wait()
+
+
+def _metrics(options: argparse.Namespace, server: Server) -> str:
+    """Serve metrics, where that was asked for; returns where, or ""."""
+    place = None if options.metrics is None else address(options.metrics)
+    if place is None:
+        return ""
+    try:
+        return start_on_worker(place, server.host.status)
+    except MetricsError as error:
+        fail(f"--metrics {error}")
 
 
 def _watch_launcher(pid: int, over: threading.Event, status: list[int]) -> None:
@@ -213,6 +228,7 @@ def _serve_network(options: argparse.Namespace, message: Any) -> NoReturn:
     threading.Thread(target=_watch_launcher, args=(launcher.pid, over, status), daemon=True).start()
     try:
         server = Server(options, token, launcher, message)
+        metrics = _metrics(options, server)
     except SystemExit:
         over.set()
         launcher.kill()
@@ -227,6 +243,8 @@ def _serve_network(options: argparse.Namespace, message: Any) -> NoReturn:
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, end)
     print(f"listening on {server.address}", file=sys.stderr, flush=True)
+    if metrics:
+        print(f"metrics on {metrics}", file=sys.stderr, flush=True)
     over.wait()
     server.stop(0.0 if status else options.drain_seconds)
     launcher.kill()

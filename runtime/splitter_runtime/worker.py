@@ -10,8 +10,10 @@ This process never forks once gRPC runs.
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,12 +21,14 @@ from typing import Any
 import grpc
 
 from . import feed_pb2 as pb
+from .flows import Flow
 from .frames import CHUNK, Buffer, Frame
 from .inbox import Ended, Inbox
 from .launcher import Launcher
 from .local import TEMPLATE, Tree, Wire
 from .manifest import differences
 from .processes import cpu_ticks
+from .status import STATUS, SessionStatus, WorkerStatus, to_message, usage
 from .wire import SESSION, Damaged, Data, ToTrainer, ToWorker, dump, receive_from_trainer
 
 _LOOKS = 4  # at a session that says nothing, before it has been idle for too long
@@ -53,8 +57,11 @@ class Refused(Exception):
 class Session:
     """One trainer: relays between its messages and its processes."""
 
-    def __init__(self, launcher: Launcher, limits: Limits) -> None:
+    def __init__(self, launcher: Launcher, limits: Limits, peer: str) -> None:
         """Fork the template. OSError when the launcher is gone."""
+        self._peer, self._started = peer, time.time()
+        self._flows: dict[int, Flow] = {}
+        self._past = Flow()  # of streams that have ended
         self._limits = limits
         self._inbox = Inbox(limits.patience)
         self._lock = threading.Lock()
@@ -90,6 +97,8 @@ class Session:
                 raise Refused(_EXHAUSTED, f"{waiting} bytes wait for processes to read them, above the limit of {self._limits.unread}")
             if wire is not None:  # else it has ended, and the trainer will hear of it
                 wire.send([message.body])
+                if message.channel in self._flows:
+                    self._flows[message.channel].take(message.body)
                 if wire.unsent:  # it goes when there is room; whoever waits on the sockets must know
                     self._inbox.put(None, None)
             return
@@ -117,6 +126,7 @@ class Session:
             except OSError as error:
                 raise Refused(_EXHAUSTED, f"the worker can't open a stream: {error.strerror}") from None
             self._wires[message.channel] = wire
+            self._flows[message.channel] = Flow()
         self._inbox.put(None, wire)
 
     def answers(self) -> Iterator[ToTrainer]:
@@ -135,6 +145,8 @@ class Session:
                     elif event is not None:
                         yield event
                 elif isinstance(event, Frame):
+                    if source.channel in self._flows:
+                        self._flows[source.channel].give(event)
                     for body in pieces(event.parts()):
                         yield Data(source.channel, body)
                     del event
@@ -163,8 +175,26 @@ class Session:
         else:
             with self._lock:
                 self._wires.pop(wire.channel, None)
+                self._past.add(self._flows.pop(wire.channel, Flow()))
             wire.close()
         return pb.FromWorker(ended=pb.Ended(channel=wire.channel, why=event.why))
+
+    def status(self) -> SessionStatus:
+        """What it does now."""
+        template = self._tree.template.pid
+        takes = usage(template)
+        with self._lock:
+            flows = [(channel, self._wires[channel].pid, flow) for channel, flow in self._flows.items() if channel in self._wires]
+        streams = tuple(flow.stream(channel, pid) for channel, pid, flow in flows)
+        return SessionStatus(self._peer, self._started, template, takes.resident, takes.cpu, streams)
+
+    def flow(self) -> Flow:
+        """What has gone through all of its streams."""
+        with self._lock:
+            total = Flow()
+            for flow in (self._past, *self._flows.values()):
+                total.add(flow)
+            return total
 
     def ask_to_leave(self) -> None:
         """Tell the trainer that this worker would like to end."""
@@ -213,12 +243,37 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         self._sessions: set[Session] = set()
         self._lock = threading.Lock()
         self._stopping = False
+        self._started = time.time()
+        self._past = Flow()  # of sessions that have ended
 
     def service(self, call: Any) -> Any:
         """Find the handler of a call, as gRPC asks for it."""
+        if call.method == STATUS:
+            return grpc.unary_unary_rpc_method_handler(  # what the request holds doesn't matter, so it isn't read
+                lambda request, context: to_message(self.status()), response_serializer=pb.StatusReply.SerializeToString
+            )
         if call.method != SESSION:
             return None
         return grpc.stream_stream_rpc_method_handler(self._session, request_deserializer=receive_from_trainer, response_serializer=dump)
+
+    def status(self) -> WorkerStatus:
+        """What the worker does now."""
+        with self._lock:
+            sessions, total = list(self._sessions), Flow()
+            for flow in (self._past, *(session.flow() for session in sessions)):
+                total.add(flow)
+        return WorkerStatus(
+            self._welcome.program,
+            os.getpid(),
+            time.time(),
+            self._started,
+            self._welcome.processes,
+            self._stopping,
+            total.batches,
+            total.nbytes,
+            usage(os.getpid()),
+            tuple(session.status() for session in sessions),
+        )
 
     def drain(self, seconds: float) -> None:
         """Open no session any more, ask trainers to do without this worker, and wait until they do."""
@@ -259,7 +314,7 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             raise Refused(_INVALID, "a session starts with Hello")
         return first.hello
 
-    def _enter(self) -> Session:
+    def _enter(self, peer: str) -> Session:
         """A new session. Refused when there are too many."""
         with self._lock:
             if self._stopping:
@@ -267,7 +322,7 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             if len(self._sessions) >= self._limits.sessions:
                 raise Refused(_EXHAUSTED, f"{self._limits.sessions} sessions are open here (--max-sessions)")
             try:
-                session = Session(self._launcher, self._limits)
+                session = Session(self._launcher, self._limits, peer)
             except OSError as error:
                 raise Refused(_EXHAUSTED, f"the worker can't start a template: {error.strerror or error}") from None
             self._sessions.add(session)
@@ -289,7 +344,7 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
         if refused:
             yield pb.FromWorker(welcome=welcome)
             return
-        session = self._enter()
+        session = self._enter(context.peer())
         reasons: list[Refused] = []
         try:
             threading.Thread(target=session.take, args=(messages, reasons.append), name="splitter-session", daemon=True).start()
@@ -301,5 +356,6 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
                 raise reasons[0]
         finally:
             session.stop()
-            with contextlib.suppress(KeyError), self._lock:
+            with self._lock:
                 self._sessions.discard(session)
+                self._past.add(session.flow())
