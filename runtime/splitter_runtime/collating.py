@@ -22,11 +22,9 @@ def collate_into(arena: Arena) -> None:
 
     def collate_tensor(batch: Any, *, collate_fn_map: Any = None) -> Any:
         first = batch[0]
-        if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_nested or first.device.type != "cpu":
+        if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_quantized or first.device.type != "cpu":
             return original(batch, collate_fn_map=collate_fn_map)
         shape, dtype = (len(batch), *first.shape), first.dtype
-        if first.is_quantized or sum(sample.numel() for sample in batch) != len(batch) * first.numel():
-            return original(batch, collate_fn_map=collate_fn_map)
         out = arena.empty(shape, dtype)
         if out is None:
             return torch.stack(batch, 0, out=torch.empty(shape, dtype=dtype))

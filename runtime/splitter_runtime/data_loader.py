@@ -23,7 +23,7 @@ from .tally import Tally
 from .trees import describe, is_remote, leaves
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Site:
     """What the worker knows about a loader."""
 
@@ -35,6 +35,7 @@ class Site:
     tally: Tally
     collates_freely: bool  # collate_fn and worker_init_fn, if any, keep no state
     parked: Parked = field(default_factory=Parked)
+    received: tuple[bytes, Received] | None = None  # what was sent last, which streams leave as it is
 
 
 class _ByName:
@@ -104,7 +105,14 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         """Send these parts; None, and no site any more, when the dataset was to be sent and can't be. CodecError for other parts."""
         name = f"loader {site.feed}"
         try:
-            return Received(site.session, site.number, Package.of({part: getattr(self, part) for part in names}, name))
+            package = Package.of({part: getattr(self, part) for part in names}, name)
+            if not self.num_workers:  # what the templates hold changes with every batch
+                return Received(site.session, site.number, package)
+            digest = package.digest()
+            if site.received is None or site.received[0] != digest:
+                site.received = None
+                site.received = digest, Received(site.session, site.number, package)
+            return site.received[1]
         except CodecError as error:
             if not self._send:
                 raise

@@ -68,8 +68,9 @@ class Inbox:
         until = None if timeout is None else time.monotonic() + timeout
         while not self._events:
             left = LOOK if until is None else min(LOOK, until - time.monotonic())
-            for wire, _ in self._wires.values():
-                self._poll.modify(wire.fileno(), select.POLLIN | select.POLLOUT if wire.unsent else select.POLLIN)
+            for descriptor, (wire, _) in self._wires.items():
+                if wire.unsent:
+                    self._poll.modify(descriptor, select.POLLIN | select.POLLOUT)
             ready = self._poll.poll(max(0.0, left * 1000))
             for descriptor, mask in ready:
                 self._attend(descriptor, mask)
@@ -87,6 +88,7 @@ class Inbox:
             return
         if mask & select.POLLOUT:
             wire.flush()
+            self._poll.modify(descriptor, select.POLLIN)
         if mask & ~select.POLLOUT:
             for event in wire.receive():
                 self._events.append((source, event))

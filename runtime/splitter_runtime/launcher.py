@@ -10,6 +10,7 @@ killed when it still runs, and waited for.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -36,6 +37,7 @@ def serve_launcher(control: socket.socket, template: Callable[[int], None]) -> N
             pid = os.fork()
             if pid == 0:
                 die_with(here)
+                gc.freeze()  # looking for garbage among modules would copy the pages that hold them
                 control.close()
                 template(descriptors[0])
                 raise SystemExit(0)

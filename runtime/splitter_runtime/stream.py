@@ -9,6 +9,7 @@ behind that batch; without, it is given everything that the other one was given,
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import queue
@@ -38,6 +39,7 @@ from .processes import die_with, readable
 from .stateful import Position
 
 _PIECE = 1 << 16
+LONG = 5000  # microseconds; every batch that takes longer says how long
 POSITIONS = 0.1  # seconds between two positions in an iterable dataset
 
 
@@ -169,6 +171,7 @@ class ResultQueue:
         self._position = position
         self._states: dict[str, bytes] = {}
         self._next = 0.0
+        self._batches = 0
         self.began, self.index = 0, None  # of the batch that is being made
 
     def put(self, item: tuple[Any, Any]) -> None:
@@ -199,7 +202,7 @@ class ResultQueue:
 
     def _where(self, number: int) -> list[Buffer]:
         """How long a batch took, in microseconds, and the cursor after it, as far as it has changed."""
-        took = pack(Kind.TOOK, (time.monotonic_ns() - self.began) // 1000)
+        took = self._time_taken()
         where: dict[str, Any] = {}
         if self._cursor is not None:
             now = ambient.states(self._cursor)
@@ -210,6 +213,12 @@ class ResultQueue:
             sys.stdout.flush()  # whoever goes on from here prints what comes after
             sys.stderr.flush()
         return [*took, *pack_value(Kind.CURSOR, number, where)] if where else took
+
+    def _time_taken(self) -> list[Buffer]:
+        """Of short batches, some stand for the others."""
+        microseconds = (time.monotonic_ns() - self.began) // 1000
+        self._batches += 1
+        return pack(Kind.TOOK, microseconds) if microseconds > LONG or self._batches % 16 == 1 else []
 
     def _where_in_dataset(self) -> dict[str, Any]:
         """The position and all generators' states, now and then; {} in between, and when it can't be sent."""
@@ -266,6 +275,7 @@ def _arm_after_torch(outlet: Outlet) -> None:
 def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> None:
     """Body of a stream process; returns when the loader has sent the end."""
     die_with(place.template)
+    gc.freeze()  # looking for garbage among what the template has made would copy its pages
     for descriptor in place.inherited:
         os.close(descriptor)
     outlet = Outlet(place.socket)
