@@ -22,6 +22,8 @@ from splitter.uses import Use
 
 # Read a file to its end and keep nothing of it.
 WHOLE = frozenset("pickle.load json.load torch.load yaml.load yaml.safe_load marshal.load dill.load joblib.load tomllib.load".split())
+# What sets or reads the state of torch's generator on the CPU, and no other.
+CPU_ONLY = tuple(f"torch.{name}" for name in "set_rng_state get_rng_state initial_seed random.set_rng_state random.get_rng_state".split())
 DYNAMIC = frozenset(f"`{name}`" for name in ("eval", "exec", "globals", "locals", "vars", "compile", "__import__"))
 FRESH = frozenset(
     """stack cat tensor as_tensor pad_sequence default_collate concatenate array zeros ones empty full clone FloatTensor LongTensor
@@ -55,16 +57,15 @@ def check_facts(found: Found, slicer: Slicer, site: Site, counts: set[int | None
             return Diagnostic("S313", span, (("what", fact.module.text(fact.node)),))
         if fact.effect == "writes-global" and (line := _read_outside(found, slicer, fact, inside)):
             return Diagnostic("S314", span, (("name", f"`{fact.what}`"), ("line", str(line))))
-    drawn = sorted(
-        {
-            fact.what
-            for phase, fact in slicer.carried.facts
-            if (fact.effect == "draws" and (phase == "batch" or fact.makes)) or (fact.effect == "reseeds" and phase == "batch")
-        }
-    )
-    if drawn and counts == {0}:
-        return Diagnostic("S303", site.module.span(site.call), (("what", ", ".join(drawn)),))
+    seeds = sorted({fact.what for phase, fact in slicer.carried.facts if phase == "batch" and _seeds_accelerators(fact)})
+    if seeds and counts == {0}:
+        return Diagnostic("S303", site.module.span(site.call), (("what", ", ".join(seeds)),))
     return _own_memory(found, slicer, site)
+
+
+def _seeds_accelerators(fact: Fact) -> bool:
+    """torch.manual_seed, and what calls it: the states of generators on the CPU travel, those of accelerators are the trainer's own."""
+    return fact.effect == "reseeds" and not fact.what.strip("`").startswith(("random.", "numpy.", *CPU_ONLY))
 
 
 def _kept(found: Found, fact: Fact) -> bool:

@@ -66,9 +66,9 @@ CODES: dict[str, Rule] = {
     ),
     "S303": Rule(
         "error",
-        "draws in the main process",
-        "num_workers is 0 and the dataset draws random numbers ({what}) from the generators of the main process",
-        "set num_workers in the script, or pass --streams N, which means: as if the script had said num_workers=N",
+        "torch is seeded in the main process",
+        "num_workers is 0 and the dataset calls {what}, which seeds the generators of the main process's accelerators, too",
+        "draw from a torch.Generator of your own, set num_workers in the script, or pass --streams N: as if the script had said so",
     ),
     "S304": Rule(
         "error",

@@ -92,6 +92,7 @@ for x in DataLoader(Rows(), num_workers=2):
         """\
 class Noisy(Rows):
     def __getitem__(self, i):
+        torch.manual_seed(i)
         return super().__getitem__(i) + torch.randn(1)
 
 loader = DataLoader(Noisy())
@@ -99,9 +100,10 @@ loader = DataLoader(Noisy())
         """\
 class Noisy(Rows):
     def __getitem__(self, i):
-        return super().__getitem__(i) + torch.randn(1)
+        own = torch.Generator().manual_seed(i)
+        return super().__getitem__(i) + torch.randn(1, generator=own)
 
-loader = DataLoader(Noisy(), num_workers=2)
+loader = DataLoader(Noisy())
 """,
     ),
     "S304": Example(

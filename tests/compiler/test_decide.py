@@ -72,6 +72,18 @@ SPLIT = {
         print(collate.calls)""",
     "file read in the constructor": "class F(Rows):\n    def __init__(self):\n        self.rows = open('x').read().split()\n"
     "loader = DataLoader(F(), num_workers=2)",
+    "draws in the main process": "loader = DataLoader(Noisy())",
+    "draw in collate": "loader = DataLoader(Rows(), collate_fn=lambda rows: torch.stack(rows) * torch.rand(1))",
+    "generators on the CPU seeded in the main process": """
+        class Seeded(Rows):
+            def __getitem__(self, i):
+                random.seed(i)
+                np.random.seed(i)
+                kept = torch.get_rng_state()
+                noise = torch.rand(2) + random.random()
+                torch.set_rng_state(kept)
+                return noise
+        loader = DataLoader(Seeded())""",
     "library switch": "torch.set_flush_denormal(True)\nloader = DataLoader(Rows())",
 }
 
@@ -82,15 +94,19 @@ LEFT = {
         class G(Rows):
             size = args.size
         loader = DataLoader(G())""",
-    ("S303", "draws in the main process"): "loader = DataLoader(Noisy())",
-    ("S303", "draw in collate"): "loader = DataLoader(Rows(), collate_fn=lambda rows: torch.stack(rows) * torch.rand(1))",
-    ("S303", "draw in a helper"): """
-        def jitter(x):
-            return x + random.random()
-        class Jitter(Rows):
+    ("S303", "torch seeded in the main process"): """
+        class Seeded(Rows):
             def __getitem__(self, i):
-                return jitter(super().__getitem__(i))
-        loader = DataLoader(Jitter())""",
+                torch.manual_seed(i)
+                return torch.rand(2)
+        loader = DataLoader(Seeded())""",
+    ("S303", "seeded in collate, by a helper"): """
+        def seed(n):
+            torch.random.manual_seed(n)
+        def collate(rows):
+            seed(len(rows))
+            return torch.stack(rows)
+        loader = DataLoader(Rows(), collate_fn=collate)""",
     ("S304", "through Subset"): "data = Subset(Rows(), [0])\nloader = DataLoader(data)\ndata.dataset.f = Scale(2)",
     ("S304", "list grows later"): "rows = [1, 2]\nloader = DataLoader(Rows(rows))\nrows.append(3)",
     (

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+import sys
+
 import pytest
-from pairs import Pair, assert_same
+from pairs import Pair, assert_same, run_both
 from scratch import Scratch
 
 MOVED = '''
+import warnings
+
+
 class Plain(Dataset):
     """Draws nothing and keeps nothing."""
 
@@ -42,6 +49,33 @@ class Talks(Plain):
         return self.rows[i]
 
 
+class Mumbles(Talks):
+    """Draws, says what, and warns of the first."""
+
+    def __getitem__(self, i):
+        drawn = torch.randint(100, (1,)).item()
+        warnings.warn(f"drawing of {i}")
+        print("drew", drawn, "for", i)
+        return self.rows[i] + drawn
+
+
+class Fails(Plain):
+    def __getitem__(self, i):
+        drawn = random.random()
+        if i % 7 == 5:
+            raise ValueError(f"drew {drawn} for {i}")
+        return self.rows[i] + drawn
+
+
+class Seeds(Plain):
+    """Seeds what there is on the CPU, so it depends on nothing but the index what it leaves behind."""
+
+    def __getitem__(self, i):
+        random.seed(i)
+        np.random.seed(i)
+        return self.rows[i] + random.random() + np.random.normal()
+
+
 class Stops(Plain):
     def __getitem__(self, i):
         if i == 7:
@@ -60,17 +94,26 @@ class Walk(IterableDataset):
             yield torch.tensor([start, number, self.position]) + torch.rand(3)
 
 
-KINDS = {kind.__name__: kind for kind in (Plain, Draws, Counts, Talks, Stops, Walk)}
+class Tells(Plain):
+    """Tells a pipe whenever it is asked."""
+
+    def __getitem__(self, i):
+        with open("asked", "w") as pipe:
+            pipe.write(f"{i}\\n")
+        return self.rows[i] + torch.rand(3)
+
+
+KINDS = {kind.__name__: kind for kind in (Plain, Draws, Counts, Talks, Mumbles, Fails, Seeds, Stops, Walk, Tells)}
 '''
 
 
-def pair(body: str, *, stateless: object = None) -> Pair:
+def pair(body: str, *, stateless: object = None, draws: object = None) -> Pair:
     builders = f"""
-@splitter_runtime.dataset("train", stateless={stateless})
+@splitter_runtime.dataset("train", stateless={stateless}, draws={draws})
 def train(kind, n):
     return KINDS[kind](n)
 """
-    kinds = ("Plain", "Draws", "Counts", "Talks", "Stops", "Walk")
+    kinds = ("Plain", "Draws", "Counts", "Talks", "Mumbles", "Fails", "Seeds", "Stops", "Walk", "Tells")
     swaps = [
         (f"{kind}(20)", f'splitter_runtime.RemoteDataset("train", {{"kind": "{kind}", "n": 20}})')
         for kind in kinds
@@ -205,3 +248,87 @@ while (batch := done.get()) is not None:
 show()
 """
     assert_same(scratch, pair(body))
+
+
+MODEL_DRAWS = """
+loader = DataLoader(Draws(20), batch_size=2, shuffle=True)
+for epoch in range(2):
+    for step, batch in enumerate(loader):
+        see(batch)
+        if epoch == 0 or step % 4 == 0:
+            see(torch.nn.functional.dropout(batch))
+        if step == 7:
+            torch.manual_seed(3)
+    see(random.random())
+show()
+"""
+
+
+@pytest.mark.parametrize("draws", ["None", "('numpy', 'random', 'torch')", "('torch',)"])
+def test_a_model_that_draws(scratch: Scratch, draws: str) -> None:
+    """Batches that were made ahead from other states are made again; also when the worker program is wrong about what they draw."""
+    script, split = run_both(scratch, pair(MODEL_DRAWS, stateless=True, draws=draws))
+    assert (split.stdout, split.returncode) == (script.stdout, 0), split.stderr
+    assert split.stderr.count("`splitter transform --streams N`") == 1
+    assert "train: the script draws random numbers on the CPU between its batches" in split.stderr
+
+
+def test_what_a_fetch_says_is_said_once_and_in_its_turn(scratch: Scratch) -> None:
+    body = """
+for between in (False, True):
+    for step, batch in enumerate(DataLoader(Mumbles(20), batch_size=3)):
+        print("step", step, float(batch.sum()), torch.rand(1).item() if between else "")
+"""
+    script, split = run_both(scratch, pair(body, stateless=True, draws="('torch',)"))
+    assert (split.stdout, split.returncode) == (script.stdout, 0), split.stderr
+    warned = [f"drawing of {i}" for i in range(20)]
+    assert re.findall("UserWarning: (.*)", script.stderr) == warned
+    assert re.findall("UserWarning: (.*)", split.stderr) == warned
+
+
+def test_exceptions_are_raised_in_their_turn(scratch: Scratch) -> None:
+    body = """
+for between in (False, True):
+    batches = iter(DataLoader(Fails(20), batch_size=2))
+    while True:
+        try:
+            see(next(batches))
+        except ValueError as error:
+            print(error)
+        except StopIteration:
+            break
+        if between:
+            random.random()
+show()
+"""
+    out = assert_same(scratch, pair(body, stateless=True, draws="('random',)"))
+    assert out.count("drew") == 6
+
+
+def test_seeding_reaches_the_script(scratch: Scratch) -> None:
+    body = """
+for between in (False, True):
+    for batch in DataLoader(Seeds(20), batch_size=3, shuffle=True):
+        see(batch)
+        see(random.random() if between else 0)
+show()
+"""
+    assert_same(scratch, pair(body, stateless=True))
+
+
+def test_batches_are_made_ahead(scratch: Scratch) -> None:
+    """While the loop has the first batch, the next is on its way; the script itself would wait here for ever."""
+    body = """
+pipe = __import__("os").fdopen(__import__("os").open("asked", 2))  # for reading and writing, so that nobody waits for the other
+steps = iter(DataLoader(Tells(20), batch_size=1))
+for asked in range(18):
+    if asked not in (1, 2):
+        next(steps)
+    print(pipe.readline().strip())
+"""
+    case = pair(body, stateless=True, draws="('torch',)")
+    folder = scratch.folder / "pair"
+    case.write(folder)
+    os.mkfifo(folder / "asked")
+    ended = scratch.run([sys.executable, "train_trainer.py"], folder)
+    assert (ended.stdout.split(), ended.returncode) == ([str(number) for number in range(18)], 0), ended.stderr
