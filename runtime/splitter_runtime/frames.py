@@ -110,17 +110,6 @@ def pack_value(kind: Kind, number: int, value: object, name: str = "value") -> l
     return pack(kind, number, encode(value, name=name))
 
 
-def chunks(parts: list[Buffer]) -> Iterator[bytes]:
-    """The same bytes in pieces of at most CHUNK."""
-    if sum(len(part) for part in parts) <= CHUNK:
-        yield b"".join(parts)
-        return
-    for part in parts:
-        view = memoryview(part).cast("B")
-        for start in range(0, len(view), CHUNK):
-            yield bytes(view[start : start + CHUNK])
-
-
 def allocate(size: int) -> memoryview:
     """`size` bytes of fresh memory, aligned and not zeroed, as torch takes it for its own tensors. CodecError when there is none."""
     if size == 0:

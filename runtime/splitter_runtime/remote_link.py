@@ -20,10 +20,10 @@ import grpc
 
 from . import feed_pb2 as pb
 from .errors import AuthError, CodecError, SplitterError, WorkerLostError
-from .frames import Assembler, Buffer, chunks
+from .frames import Assembler, Buffer
 from .inbox import Ended, Event, Inbox
 from .memory import Buffers
-from .wire import SESSION, Data, ToTrainer, ToWorker, dump, load_from_worker, options
+from .wire import SESSION, Data, Outgoing, ToTrainer, dump, in_pieces, load_from_worker, options
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class RemoteChannel:
         self.inbox.put(self, event)
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        for body in chunks(list(parts)):
-            self.link.post(Data(self.number, body))
+        for message in in_pieces(self.number, parts):
+            self.link.post(message)
 
     def attach(self, inbox: Inbox) -> None:
         self.inbox = inbox
@@ -79,7 +79,7 @@ class RemoteLink:
         self.buffers = Buffers()
         self.on_leaving: Callable[[], None] | None = None  # called when the worker would like to end, in the reader thread
         self._lost: SplitterError | None = None
-        self._outgoing: queue.SimpleQueue[ToWorker | None] = queue.SimpleQueue()
+        self._outgoing: queue.SimpleQueue[Outgoing | None] = queue.SimpleQueue()
         self._channels: dict[int, RemoteChannel] = {}
         self._lock = threading.Lock()
         self._reader: threading.Thread | None = None
@@ -139,7 +139,7 @@ class RemoteLink:
         self.post(pb.FromTrainer(open=pb.Open(channel=number, body=b"".join(parts))))
         return channel
 
-    def post(self, message: ToWorker) -> None:
+    def post(self, message: Outgoing) -> None:
         """Send a message, in the order of the calls."""
         self._outgoing.put(message)
 

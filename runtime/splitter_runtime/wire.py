@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from google.protobuf.message import DecodeError
 
 from . import feed_pb2 as pb
-from .frames import Buffer
+from .frames import CHUNK, Buffer
 
 SESSION = "/splitter.v1.Feed/Session"
 PROTOCOL = 1
@@ -55,8 +56,36 @@ class Damaged:
     why: str
 
 
+@dataclass(frozen=True)
+class Pieces:
+    """Data to be sent, whose bytes are still in several places."""
+
+    channel: int
+    parts: tuple[Buffer, ...]
+    size: int
+
+
 ToWorker: TypeAlias = "Data | pb.FromTrainer"
 ToTrainer: TypeAlias = "Data | pb.FromWorker"
+Outgoing: TypeAlias = "Pieces | Data | pb.FromTrainer | pb.FromWorker"
+
+
+def in_pieces(channel: int, parts: Sequence[Buffer]) -> Iterator[Pieces]:
+    """Bytes of a channel in messages of at most CHUNK bytes; nothing is copied before dump()."""
+    found: list[Buffer] = []
+    size = 0
+    for part in parts:
+        view = memoryview(part).cast("B")
+        while len(view):
+            piece = view[: CHUNK - size]
+            view = view[len(piece) :]
+            found.append(piece)
+            size += len(piece)
+            if size == CHUNK:
+                yield Pieces(channel, tuple(found), size)
+                found, size = [], 0
+    if found:
+        yield Pieces(channel, tuple(found), size)
 
 
 def _varint(number: int) -> bytes:
@@ -80,12 +109,14 @@ def _read_varint(raw: bytes, at: int) -> tuple[int, int]:
     raise IndexError("a longer number")
 
 
-def dump(message: ToWorker | ToTrainer) -> bytes:
+def dump(message: Outgoing) -> bytes:
     """Bytes of a message, the same as protobuf would write."""
-    if not isinstance(message, Data):
+    if isinstance(message, Data):
+        message = Pieces(message.channel, (message.body,), len(message.body))
+    if not isinstance(message, Pieces):
         return message.SerializeToString()
-    inner = b"\x08" + _varint(message.channel) + b"\x12" + _varint(len(message.body))
-    return b"".join((b"\x1a", _varint(len(inner) + len(message.body)), inner, message.body))
+    inner = b"\x08" + _varint(message.channel) + b"\x12" + _varint(message.size)
+    return b"".join((b"\x1a", _varint(len(inner) + message.size), inner, *message.parts))
 
 
 def _load_data(raw: bytes) -> Data | None:

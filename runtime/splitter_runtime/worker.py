@@ -22,14 +22,14 @@ import grpc
 
 from . import feed_pb2 as pb
 from .flows import Flow
-from .frames import CHUNK, Buffer, Frame
+from .frames import Frame
 from .inbox import Ended, Inbox
 from .launcher import Launcher
 from .local import TEMPLATE, Tree, Wire
 from .manifest import differences
 from .processes import cpu_ticks
 from .status import STATUS, SessionStatus, WorkerStatus, to_message, usage
-from .wire import SESSION, Damaged, Data, ToTrainer, ToWorker, dump, receive_from_trainer
+from .wire import SESSION, Damaged, Data, Outgoing, ToWorker, dump, in_pieces, receive_from_trainer
 
 _LOOKS = 4  # at a session that says nothing, before it has been idle for too long
 _INVALID, _EXHAUSTED, _LATE = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.DEADLINE_EXCEEDED
@@ -129,7 +129,7 @@ class Session:
             self._flows[message.channel] = Flow()
         self._inbox.put(None, wire)
 
-    def answers(self) -> Iterator[ToTrainer]:
+    def answers(self) -> Iterator[Outgoing]:
         """What goes to the trainer, until the session is over; closes everything in the end. Refused when it is idle for too long."""
         quiet = ticks = 0
         try:
@@ -147,8 +147,7 @@ class Session:
                 elif isinstance(event, Frame):
                     if source.channel in self._flows:
                         self._flows[source.channel].give(event)
-                    for body in pieces(event.parts()):
-                        yield Data(source.channel, body)
+                    yield from in_pieces(source.channel, event.parts())
                     del event
                     source.give_back()
                 else:
@@ -165,7 +164,7 @@ class Session:
             raise Refused(_LATE, f"nothing was asked for in {self._limits.idle:.0f} seconds (--idle-seconds)")
         return (quiet + 1 if idle else 0), now
 
-    def _end(self, wire: Wire, event: Any) -> ToTrainer:
+    def _end(self, wire: Wire, event: Any) -> Outgoing:
         """A process has ended, or says what it can't."""
         if not isinstance(event, Ended):
             wire.kill()
@@ -215,24 +214,6 @@ class Session:
             wire.close()
         self._tree.close()
         self.ended.set()
-
-
-def pieces(parts: list[Buffer]) -> Iterator[bytes]:
-    """A frame in messages of at most CHUNK bytes, each copied once."""
-    small = bytearray()
-    for part in parts:
-        view = memoryview(part).cast("B")
-        for start in range(0, len(view), CHUNK):
-            piece = view[start : start + CHUNK]
-            if len(small) + len(piece) > CHUNK:
-                yield bytes(small)
-                small.clear()
-            if len(piece) == CHUNK:
-                yield bytes(piece)
-            else:
-                small += piece
-    if small:
-        yield bytes(small)
 
 
 class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
@@ -328,13 +309,13 @@ class Host(grpc.GenericRpcHandler):  # type: ignore[type-arg]
             self._sessions.add(session)
         return session
 
-    def _session(self, messages: Iterator[ToWorker | Damaged], context: Any) -> Iterator[ToTrainer]:
+    def _session(self, messages: Iterator[ToWorker | Damaged], context: Any) -> Iterator[Outgoing]:
         try:
             yield from self._serve(messages, context)
         except Refused as reason:
             context.abort(reason.code, str(reason))
 
-    def _serve(self, messages: Iterator[ToWorker | Damaged], context: Any) -> Iterator[ToTrainer]:
+    def _serve(self, messages: Iterator[ToWorker | Damaged], context: Any) -> Iterator[Outgoing]:
         hello = self._hello(messages)
         different = differences(self._welcome, hello)
         refused = bool(different) and not (hello.allow_skew and "protocol" not in different)
