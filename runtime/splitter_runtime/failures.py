@@ -29,7 +29,7 @@ from .manifest import Manifest
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _SHOWN = 32  # indices in a note
-_FRAME = re.compile(r'^(\s*)File "([^"\n]+)", line (\d+)', re.MULTILINE)
+_FRAME = re.compile(r'(^\s*|: |\| )File "([^"\n]+)", line (\d+)', re.MULTILINE)
 
 
 class RemoteTraceback(Exception):

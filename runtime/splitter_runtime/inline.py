@@ -27,6 +27,7 @@ from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIt
 from . import ahead, ambient
 from .errors import WorkerLostError
 from .frames import Kind
+from .notices import tell
 from .remote_iterator import LoaderView
 
 if TYPE_CHECKING:
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 AHEAD = 2  # fetches under way ahead of their turn
 ENOUGH = 3  # misses in a row after which none is tried
 REST, LONGEST_REST = 64, 4096  # fetches until one is tried again
-log = logging.getLogger("splitter_runtime")
 
 
 def can_look_ahead(sampler: Any) -> bool:
@@ -83,10 +83,10 @@ class Luck:
         self._rest, self._pause = self._pause, min(LONGEST_REST, 2 * self._pause)
         if not self._warned:
             self._warned = True
-            log.warning(
-                "%s: the script draws random numbers on the CPU between its batches (dropout, perhaps), so none can be made ahead "
-                "of its turn; `splitter transform --streams N` makes them as if the script had said num_workers=N",
-                self.feed,
+            tell(
+                logging.WARNING,
+                f"{self.feed}: the script draws random numbers on the CPU between its batches (dropout, perhaps), so none can be made "
+                "ahead of its turn; `splitter transform --streams N` makes them as if the script had said num_workers=N",
             )
 
     def passed(self) -> None:

@@ -31,6 +31,7 @@ from .frames import LAST_OF_CALL, Frame, Kind, pack, pack_value
 from .inbox import Inbox
 from .journal import Entry, Journal
 from .keeper import Keeper, connect_all
+from .notices import tell
 from .parked import Parked
 from .settings import Settings
 from .streams import Board
@@ -38,7 +39,6 @@ from .twin import Call, Twin
 
 _TOGETHER = frozenset({"construct", "loader", "receive"})  # calls whose failure at one worker is worth knowing at once
 _WRITTEN = frozenset({"construct", "loader", "leave_out", "receive", "fetcher", "text"})
-log = logging.getLogger("splitter_runtime")
 
 
 class Session:
@@ -108,7 +108,7 @@ class Session:
 
     def _wait_for_one(self) -> None:
         """With the lock held: wait until a worker is there again."""
-        log.warning("no worker is left; waiting up to %.0f s for one", self.settings.grace)
+        tell(logging.WARNING, f"no worker is left; waiting up to {self.settings.grace:.0f} s for one")
         until = time.monotonic() + self.settings.grace
         while not self.twins:
             left = until - time.monotonic()
@@ -179,7 +179,7 @@ class Session:
             self.version += 1
             if self._over:
                 return
-            log.warning("%s; its streams go on elsewhere", str(error).rpartition(". ")[0] or error)
+            tell(logging.WARNING, f"{self.lines.map(str(error).rpartition('. ')[0] or str(error))}; its streams go on elsewhere")
             for keeper in self._keepers:
                 if keeper.twin is twin or (self._alone and keeper.twin is None):
                     keeper.look_for_it()

@@ -6,6 +6,7 @@ must be told. Everything happens in the thread that waits for batches.
 
 from __future__ import annotations
 
+import logging
 import os
 import queue
 import sys
@@ -19,6 +20,7 @@ from .errors import CodecError, SplitterError
 from .failures import Lost, StreamFailure
 from .frames import Frame, Kind, pack, pack_value
 from .inbox import Ended, Inbox
+from .notices import tell
 from .outlet import Console
 from .stream import Order, Start
 from .streams import ATTEMPTS, Course
@@ -237,9 +239,19 @@ class Stream:
             self._ended = True
             return None
         if isinstance(event, Ended):
-            return self._go_on("lost", event.why)
+            return self._lose_process(event.why)
         self.context.site.session.lose_by_name(self._worker, event)
         return self._go_on("lost", str(event))
+
+    def _lose_process(self, why: str) -> Any:
+        """Its process has ended, and goes on; the user is told, unless the whole worker is gone, of which the session tells."""
+        session, worker = self.context.site.session, self._worker
+        why = session.lines.map(why)
+        result = self._go_on("lost", why)
+        if result is None and any(twin.name == worker and twin.lost() is None for twin in session.twins):
+            name = self.context.tally.site.name
+            tell(logging.WARNING, f"{name}: stream {self._number} on {worker} was lost ({why}); it goes on in another process")
+        return result
 
     def _take_frame(self, frame: Frame) -> Any:
         kind = frame.kind
