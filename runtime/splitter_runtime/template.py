@@ -31,6 +31,7 @@ from .failures import record_exception
 from .frames import CHUNK, Assembler, Buffer, Frame, Kind, pack, pack_value
 from .outlet import LINES, Outlet, redirect
 from .processes import receive_with
+from .stateful import fetcher_at, position_of
 from .stream import Place, run_stream
 from .trees import rebuild
 
@@ -54,6 +55,7 @@ class Template:
         self._after: dict[int, dict[str, bytes]] = {}  # fetcher -> generator states after its last fetch
         self._bound: dict[int, tuple[int, Any]] = {}  # loader -> number of its newest iterator, and the dataset of that
         self._states = ambient.states()
+        self._fetched: Any = None  # the index of the call that is carried out
         self._ran_code = False  # the call that is carried out read an attribute by running code
         self._calls: dict[str, Callable[..., tuple[Kind, Any, str]]] = {
             "construct": self._construct,
@@ -63,6 +65,7 @@ class Template:
             "fetcher": self._fetcher,
             "fetch": self._fetch,
             "fetch_ahead": self._fetch_ahead,
+            "position": self._position,
             "getattr": self._getattr,
             "setattr": self._setattr,
             "delattr": self._delattr,
@@ -87,12 +90,13 @@ class Template:
         for console in self._consoles:
             console.number = number
         peek = self._ran_code = False
+        self._fetched = None
         try:
             name, fresh, peek, arguments = frame.read(from_trainer)
             kind, value, label = self._calls[name](fresh, *arguments)
             encoded = encode(value, name=label)
         except BaseException as error:  # whatever the user's code raises, or a value is that can't be read, the trainer raises
-            kind, encoded = Kind.RAISED, encode(record_exception(error))
+            kind, encoded = Kind.RAISED, encode(record_exception(error, self._fetched))
         sys.stdout.flush()
         sys.stderr.flush()
         after = ambient.states()
@@ -153,14 +157,21 @@ class Template:
         self._loaders[loader] = dataclasses.replace(self._loaders[loader], **received)
         return Kind.RESULT, None, "dataset"
 
-    def _fetcher(self, fresh: int, loader: int, dataset: Any, kind: int, auto_collation: bool, drop_last: bool) -> tuple[Kind, Any, str]:
+    def _fetcher(
+        self, fresh: int, loader: int, dataset: Any, kind: int, auto_collation: bool, drop_last: bool, position: Any
+    ) -> tuple[Kind, Any, str]:
         default = _utils.collate.default_collate if auto_collation else _utils.collate.default_convert
         collate = self._loaders[loader].collate_fn or default
         real = rebuild(dataset, self._objects)
-        self._fetchers[fresh] = create_fetcher(kind, real, auto_collation, collate, drop_last)
+        make = functools.partial(create_fetcher, kind, real, auto_collation, collate, drop_last)
+        self._fetchers[fresh] = make() if position is None else fetcher_at(position, real, make)
         return Kind.RESULT, None, "fetcher"
 
+    def _position(self, fresh: int, fetcher: int) -> tuple[Kind, Any, str]:
+        return Kind.RESULT, position_of(self._fetchers[fetcher].dataset, self._fetchers[fetcher]), "position"
+
     def _fetch(self, fresh: int, fetcher: int, index: Any) -> tuple[Kind, Any, str]:
+        self._fetched = index
         batch = self._fetchers[fetcher].fetch(index)
         self._after[fetcher] = ambient.states()
         return Kind.RESULT, batch, "batch"
