@@ -30,7 +30,7 @@ class Ended:
 
 Event: TypeAlias = "Frame | Ended | SplitterError"
 
-LOOK = 1.0  # seconds between two looks at processes that say nothing
+LOOK = 1.0  # seconds between two looks at whether a process is stopped
 
 
 class Inbox:
@@ -42,6 +42,7 @@ class Inbox:
         self._wires: dict[int, tuple[Wire, Any]] = {}
         self._poll = select.poll()
         self._patience = patience
+        self._looked = time.monotonic()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._poll.register(self._wake, select.POLLIN)
 
@@ -74,10 +75,12 @@ class Inbox:
             ready = self._poll.poll(max(0.0, left * 1000))
             for descriptor, mask in ready:
                 self._attend(descriptor, mask)
-            if not ready:
-                self._look_at_silent_ones()
-                if until is not None and time.monotonic() >= until:
-                    raise queue.Empty
+            now = time.monotonic()
+            if now - self._looked >= LOOK:
+                self._looked = now
+                self._look_at_stopped_ones()
+            if not ready and until is not None and now >= until:
+                raise queue.Empty
         return self._events.popleft()
 
     def _attend(self, descriptor: int, mask: int) -> None:
@@ -95,7 +98,7 @@ class Inbox:
                 if isinstance(event, Ended):
                     self.forget(wire)
 
-    def _look_at_silent_ones(self) -> None:
+    def _look_at_stopped_ones(self) -> None:
         for wire, _ in list(self._wires.values()):
             if wire.stopped_for() >= self._patience:
                 wire.kill(f"it was stopped for {self._patience:g} s")

@@ -106,7 +106,7 @@ class Keeper:
         if self._place.address is None:
             assert STATE.trainer is not None
             ready = STATE.workers.pop(self.name) if self.name in STATE.workers else None
-            return LocalLink(ready or LocalWorker(STATE.trainer.worker, self.name))
+            return LocalLink(ready or LocalWorker(STATE.trainer.worker, self.name), self._session.settings.patience)
         from .remote_link import RemoteLink
 
         return RemoteLink(remote_endpoint(self._place.address, os.environ, self._session.settings.patience))

@@ -26,7 +26,7 @@ from .errors import CodecError
 from .frames import Assembler, Buffer, Frame, Kind, pack
 from .inbox import Ended
 from .launcher import Launcher
-from .processes import readable, receive_with, state_of
+from .processes import Stopped, readable, receive_with
 from .segments import Loan, Shelf
 
 TEMPLATE = 0  # its channel
@@ -63,7 +63,7 @@ class Wire:
         self._outgoing: deque[tuple[memoryview, Sequence[int]]] = deque()
         self._waiting = 0
         self._lock = threading.Lock()
-        self._stopped_since: float | None = None
+        self._stopped: Stopped | None = None
         self._closed = False
         _open.add(self)
         watch()
@@ -148,7 +148,6 @@ class Wire:
             return []
         except OSError:
             chunk, descriptors = b"", []
-        self._stopped_since = None
         self._descriptors.extend(descriptors)
         if chunk and self.pid == 0:
             chunk = self._meet(chunk)
@@ -167,6 +166,7 @@ class Wire:
         """Take the process's first bytes, its pid, and with them its log."""
         self.pid = int.from_bytes(chunk[:4], "little")  # they were written at once, so they come at once
         self._log = self._descriptors.popleft() if self._descriptors else -1
+        self._stopped = Stopped(self.pid)
         with contextlib.suppress(ProcessLookupError):
             self._handle = os.pidfd_open(self.pid)
         return chunk[4:]
@@ -176,12 +176,8 @@ class Wire:
         return Frame(Kind(loan.kind), frame.number, frame.header, self._shelf.take(loan, self._descriptors), loan.offsets)
 
     def stopped_for(self) -> float:
-        """Seconds since the process was first seen stopped (by SIGSTOP, or a debugger)."""
-        if self.pid == 0 or state_of(self.pid) not in ("T", "t"):
-            self._stopped_since = None
-            return 0.0
-        self._stopped_since = self._stopped_since or time.monotonic()
-        return time.monotonic() - self._stopped_since
+        """Seconds since the process was first seen stopped."""
+        return self._stopped.seconds() if self._stopped is not None else 0.0
 
     def kill(self, why: str = "") -> None:
         """End the process at once, when it is known; else its input, which ends it when it looks. `why` is what why() will say."""

@@ -22,6 +22,7 @@ from pathlib import Path
 from .errors import ConfigError, WorkerLostError
 
 PACKET = 1 << 15  # bytes of a packet of a control socket
+ANSWER = 10.0  # seconds that a launcher has to fork a template
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,19 +104,29 @@ class LocalWorker:
     def pid(self) -> int:
         return self._process.pid
 
-    def welcome(self) -> bytes:
-        """What it says about itself, once it is ready: a Welcome message. WorkerLostError when it ends before."""
-        size = self._receive()
+    def welcome(self, patience: float) -> bytes:
+        """What it says about itself, once it is ready: a Welcome message. WorkerLostError when it ends before, or is stopped so long."""
+        size = self._receive(patience)
         message = b""
         while len(message) < int.from_bytes(size, "little"):
-            message += self._receive()
+            message += self._receive(patience)
         return message
 
-    def _receive(self) -> bytes:
-        try:
-            packet = self._control.recv(PACKET)
-        except ConnectionResetError:
-            packet = b""
+    def _receive(self, patience: float) -> bytes:
+        from .processes import Stopped
+
+        stopped = Stopped(self.pid)
+        self._control.settimeout(1.0)
+        while True:
+            try:
+                packet = self._control.recv(PACKET)
+                break
+            except TimeoutError:  # its imports may take any time
+                if stopped.seconds() >= patience:
+                    self._process.kill()
+            except ConnectionResetError:
+                packet = b""
+                break
         if not packet:
             status = self._process.wait()
             why = f"exit status {status}" if status >= 0 else f"killed by signal {-status}"
@@ -126,6 +137,7 @@ class LocalWorker:
         """Its launcher, after welcome()."""
         from .launcher import Launcher
 
+        self._control.settimeout(ANSWER)
         return Launcher(self._control, self.pid)
 
     def close(self) -> None:

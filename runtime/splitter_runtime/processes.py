@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import socket
+import time
 from collections.abc import Sequence
 
 from .frames import Buffer
@@ -90,3 +91,19 @@ def cpu_ticks(pid: int) -> int:
     except OSError:
         return 0
     return int(fields[11]) + int(fields[12])
+
+
+class Stopped:
+    """For how long a process has been seen stopped (by SIGSTOP, or a debugger)."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._since: float | None = None
+
+    def seconds(self) -> float:
+        """Since it was first seen so; 0 when it isn't."""
+        if state_of(self._pid) not in ("T", "t"):
+            self._since = None
+            return 0.0
+        self._since = self._since or time.monotonic()
+        return time.monotonic() - self._since

@@ -101,8 +101,9 @@ class LocalLink:
     local = True
     on_leaving: Callable[[], None] | None = None
 
-    def __init__(self, worker: LocalWorker) -> None:
-        self.name, self._worker = worker.name, worker
+    def __init__(self, worker: LocalWorker, patience: float) -> None:
+        """Its template is given up when it is stopped for `patience` seconds."""
+        self.name, self._worker, self._patience = worker.name, worker, patience
         self._tree: Tree | None = None
 
     def __repr__(self) -> str:
@@ -110,7 +111,7 @@ class LocalLink:
 
     def connect(self, hello: pb.Hello, seconds: float) -> pb.Welcome:
         """Wait until it is ready, however long its imports take."""
-        return pb.Welcome.FromString(self._worker.welcome())
+        return pb.Welcome.FromString(self._worker.welcome(self._patience))
 
     def start(self, inbox: Inbox) -> LocalChannel:
         try:
@@ -124,7 +125,13 @@ class LocalLink:
         return LocalChannel(self._tree.open(number, parts), inbox)
 
     def lost(self) -> SplitterError | None:
-        if self._tree is None or self._tree.template.alive():
+        if self._tree is None:
+            return None
+        stopped = self._tree.template.stopped_for()
+        if stopped >= self._patience:
+            self._tree.template.kill()
+            return WorkerLostError.of("R401", worker=self.name, why=f"its template process has been stopped for {stopped:.0f} s")
+        if self._tree.template.alive():
             return None
         why = f"its template process ended ({self._tree.template.why()})"
         return WorkerLostError.of("R401", worker=self.name, why=why)
