@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,15 +98,24 @@ class Caller:
             call.cancel()
         return "OK"
 
-    def session(self, *bodies: bytes) -> str:
-        """Hello and more; everything that comes back is taken until the worker ends the session, whose status and reason this gives."""
-        call = self.stream(SESSION, iter((hello(), *bodies)))
+    def session(self, *bodies: bytes, greeting: bytes | None = None) -> tuple[str, list[pb.FromWorker]]:
+        """Hello and more, and then nothing: what comes back until the worker ends the session, whose status and reason come first."""
+        over = threading.Event()
+
+        def sent() -> Iterator[bytes]:
+            yield hello() if greeting is None else greeting
+            yield from bodies
+            over.wait(SECONDS)
+
+        taken: list[pb.FromWorker] = []
         try:
-            for _ in call:
-                pass
+            for raw in self.stream(SESSION, sent()):
+                taken.append(pb.FromWorker.FromString(raw))
         except grpc.RpcError as error:
-            return f"{error.code().name}: {error.details()}"
-        return "OK"
+            return f"{error.code().name}: {error.details()}", taken
+        finally:
+            over.set()
+        return "OK", taken
 
     def stream(self, method: str, bodies: Iterator[bytes]) -> Any:
         start: Any = self._channel.stream_stream(method)
