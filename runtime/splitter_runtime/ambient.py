@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .errors import ConfigError
+from .errors import CodecError, ConfigError
 
 _RANDOM = struct.Struct("<i625Iqd")  # version, internal state, has gauss_next, gauss_next
 _NUMPY = struct.Struct("<iid")  # position, has_gauss, cached_gaussian; then 624 words
@@ -57,6 +57,8 @@ def set_states(new: Mapping[str, bytes]) -> None:
     if "numpy" in new:
         position, has_gauss, cached = _NUMPY.unpack_from(new["numpy"])
         keys = np.frombuffer(new["numpy"], "<u4", offset=_NUMPY.size)
+        if not 0 <= position <= len(keys):  # numpy doesn't look, and would read behind its memory
+            raise CodecError.of("R110", why="a state of numpy's generator whose place is none")
         np.random.set_state(("MT19937", keys, position, has_gauss, cached))
     if "random" in new:
         version, *words, has_gauss, gauss = _RANDOM.unpack(new["random"])

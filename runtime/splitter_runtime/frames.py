@@ -110,6 +110,14 @@ def pack_value(kind: Kind, number: int, value: object, name: str = "value") -> l
     return pack(kind, number, encode(value, name=name))
 
 
+def is_one(raw: Buffer, kind: Kind) -> bool:
+    """Whether bytes are one whole frame of that kind, as far as its prefix tells."""
+    if len(raw) < PREFIX.size:
+        return False
+    magic, version, found, header_size, size, _ = PREFIX.unpack_from(raw)
+    return bool((magic, version, found) == (MAGIC, VERSION, kind) and len(raw) == PREFIX.size + header_size + size)
+
+
 def allocate(size: int) -> memoryview:
     """`size` bytes of fresh memory, aligned and not zeroed, as torch takes it for its own tensors. CodecError when there is none."""
     if size == 0:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import os
 import signal
 import socket
@@ -222,7 +223,7 @@ def _serve_network(options: argparse.Namespace, message: Any) -> NoReturn:
     """For trainers that connect, until a signal comes."""
     token = _token(options)
     over = threading.Event()
-    launcher = Launcher.fork(run_template)
+    launcher = Launcher.fork(functools.partial(run_template, here=False))
     # From here on there are threads; nothing may fork in this process any more.
     status: list[int] = []
     threading.Thread(target=_watch_launcher, args=(launcher.pid, over, status), daemon=True).start()

@@ -12,6 +12,7 @@ import inspect
 import multiprocessing
 import os
 import socket
+import struct
 import sys
 import traceback
 from collections import deque
@@ -26,7 +27,7 @@ from . import ahead, ambient
 from .accepting import from_trainer, unpack
 from .builders import PROGRAM, Loader
 from .codec import encode
-from .errors import ConfigError
+from .errors import CodecError, ConfigError
 from .failures import record_exception
 from .frames import CHUNK, Assembler, Buffer, Frame, Kind, pack, pack_value
 from .outlet import LINES, Outlet, redirect
@@ -46,8 +47,8 @@ SPECIAL_METHODS = (
 class Template:
     """Objects of one session, and the calls on them. Numbers are given by the trainer."""
 
-    def __init__(self, outlet: Outlet) -> None:
-        self._outlet = outlet
+    def __init__(self, outlet: Outlet, here: bool) -> None:
+        self._outlet, self._here = outlet, here
         self._objects: dict[int, Any] = {}  # datasets, and iterators over them
         self._names: dict[int, str] = {}
         self._loaders: dict[int, Loader] = {}
@@ -80,9 +81,14 @@ class Template:
     def context(self, frame: Frame) -> None:
         """Take over generator states and settings of the trainer."""
         new = frame.value
-        ambient.apply_settings(new["settings"])
-        ambient.set_states(new["states"])
-        self._states.update(new["states"])
+        try:
+            if not self._here and not new["settings"].keys().isdisjoint(ambient.LOCAL):
+                raise CodecError.of("R110", why="a trainer on another machine chooses no folder here")
+            ambient.apply_settings(new["settings"])
+            ambient.set_states(new["states"])
+            self._states.update(new["states"])
+        except (AttributeError, KeyError, TypeError, ValueError, struct.error) as error:
+            raise CodecError.of("R110", why=f"a context that is none: {error}") from error
 
     def call(self, frame: Frame) -> None:
         """Carry out one call and answer it."""
@@ -93,6 +99,8 @@ class Template:
         self._fetched = None
         try:
             name, fresh, peek, arguments = frame.read(from_trainer)
+            if type(name) is not str:
+                raise CodecError.of("R110", why="a call without a name")
             kind, value, label = self._calls[name](fresh, *arguments)
             encoded = encode(value, name=label)
         except BaseException as error:  # whatever the user's code raises, or a value is that can't be read, the trainer raises
@@ -263,13 +271,21 @@ def _description(made: Any) -> dict[str, Any]:
     return {"type": type(made).__name__, "iterable": isinstance(made, IterableDataset), "methods": methods}
 
 
-def run_template(descriptor: int) -> None:
-    """Body of a template process; `descriptor` is its socket. Returns when the session ends."""
+def run_template(descriptor: int, *, here: bool = True) -> None:
+    """Body of a template process; `descriptor` is its socket. Returns when the session ends. `here`: the trainer is on this machine."""
     source = socket.socket(fileno=descriptor)
     outlet = Outlet(source)
     outlet.introduce()
     outlet.log.arm()
-    template, assembler = Template(outlet), Assembler()
+    try:
+        _serve(Template(outlet, here), outlet, source)
+    except CodecError as error:  # bytes that no trainer sends
+        print(error, file=sys.stderr, flush=True)
+        os._exit(1)  # nothing of the program needs to leave in order, and the trainer waits only briefly to hear why
+
+
+def _serve(template: Template, outlet: Outlet, source: socket.socket) -> None:
+    assembler = Assembler()
     sockets: deque[int] = deque()
     while True:
         chunk, passed = receive_with(source, CHUNK)
@@ -283,6 +299,8 @@ def run_template(descriptor: int) -> None:
                 template.call(frame)
             elif frame.kind is Kind.FREE:
                 outlet.arena.returned(frame.number >> 1, keep=bool(frame.number & 1))
+            elif frame.kind is not Kind.OPEN or not sockets:
+                raise CodecError.of("R110", why=f"a template gets no {frame.kind.name} like this")
             else:
                 _open(template, frame, Place(os.getpid(), socket.socket(fileno=sockets.popleft()), (source.fileno(),)))
 

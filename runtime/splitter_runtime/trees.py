@@ -81,18 +81,26 @@ def describe(value: Any, number_of: Callable[[Any], int | None]) -> Any:
 _FEW = 1000  # longer lists are data: index lists with millions of numbers are not searched for datasets
 
 
-def rebuild(value: Any, objects: Mapping[int, Any]) -> Any:
-    """describe() backwards. KeyError for a dataset that isn't there."""
+def rebuild(value: Any, objects: Mapping[int, Any], known: dict[int, Any] | None = None) -> Any:
+    """describe() backwards. KeyError for a dataset that isn't there. What is one list, tuple or dict stays one, however often it occurs."""
+    known = {} if known is None else known
     if isinstance(value, Reference):
         return objects[value.number]
+    if id(value) in known:
+        return known[id(value)]
     if isinstance(value, Wrapper):
         kind: Any = WRAPPERS[value.kind]
-        made = kind.__new__(kind)
-        vars(made).update({name: rebuild(part, objects) for name, part in value.state.items()})
+        made = known[id(value)] = kind.__new__(kind)
+        vars(made).update({name: rebuild(part, objects, known) for name, part in value.state.items()})
         return made
     kind = type(value)
-    if kind in (list, tuple) and len(value) <= _FEW:
-        return kind(rebuild(part, objects) for part in value)
-    if kind is dict and len(value) <= _FEW:
-        return {name: rebuild(part, objects) for name, part in value.items()}
-    return value
+    if kind not in (list, tuple, dict) or len(value) > _FEW:
+        return value
+    if kind is tuple:
+        return known.setdefault(id(value), tuple(rebuild(part, objects, known) for part in value))
+    made = known[id(value)] = kind()
+    if kind is list:
+        made.extend(rebuild(part, objects, known) for part in value)
+    else:
+        made.update({name: rebuild(part, objects, known) for name, part in value.items()})
+    return made

@@ -22,7 +22,7 @@ import grpc
 
 from . import feed_pb2 as pb
 from .flows import Flow
-from .frames import Frame
+from .frames import Frame, Kind, is_one
 from .inbox import Ended, Inbox
 from .launcher import Launcher
 from .local import TEMPLATE, Tree, Wire
@@ -119,6 +119,8 @@ class Session:
                 return
             if message.channel in self._wires:
                 raise Refused(_INVALID, f"channel {message.channel} is open already")
+            if not is_one(message.body, Kind.OPEN):  # the template takes one socket for each
+                raise Refused(_INVALID, f"channel {message.channel} is opened by other bytes than one OPEN frame")
             if len(self._wires) > self._limits.streams:
                 raise Refused(_EXHAUSTED, f"a session has at most {self._limits.streams} streams here (--max-streams)")
             try:

@@ -98,14 +98,17 @@ class Caller:
             call.cancel()
         return "OK"
 
-    def session(self, *bodies: bytes, greeting: bytes | None = None) -> tuple[str, list[pb.FromWorker]]:
-        """Hello and more, and then nothing: what comes back until the worker ends the session, whose status and reason come first."""
+    def session(self, *bodies: bytes, greeting: bytes | None = None, seconds: float = SECONDS) -> tuple[str, list[pb.FromWorker]]:
+        """Hello and more, and then nothing: what comes back until the worker ends the session, whose status and reason come first.
+
+        After `seconds` the trainer ends it.
+        """
         over = threading.Event()
 
         def sent() -> Iterator[bytes]:
             yield hello() if greeting is None else greeting
             yield from bodies
-            over.wait(SECONDS)
+            over.wait(seconds)
 
         taken: list[pb.FromWorker] = []
         try:
@@ -116,6 +119,26 @@ class Caller:
         finally:
             over.set()
         return "OK", taken
+
+    def late(self) -> str:
+        """A session without Hello."""
+        over = threading.Event()
+
+        def silence() -> Iterator[bytes]:
+            over.wait(SECONDS)
+            yield from ()
+
+        try:
+            next(self.stream(SESSION, silence()))
+        except grpc.RpcError as error:
+            return f"{error.code().name}: {error.details()}"
+        finally:
+            over.set()
+        return "OK"
+
+    def burst(self, bodies: list[bytes]) -> str:
+        """A session that goes on for a moment, unless the worker ends it before."""
+        return self.session(*bodies, seconds=0.5)[0]
 
     def stream(self, method: str, bodies: Iterator[bytes]) -> Any:
         start: Any = self._channel.stream_stream(method)

@@ -19,11 +19,22 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
+if TYPE_CHECKING:
+    from scratch import Scratch
+
 LIMIT_S = 60
 DIGEST = "sha256:0"
+TRAINER = f"""
+import splitter_runtime
+splitter_runtime.program("worker.py", digest="{DIGEST}", script="train.py")
+data = splitter_runtime.RemoteDataset("numbers", {{}})
+print([batch.sum().item() for count in (0, 2) for batch in splitter_runtime.DataLoader(data, batch_size=4, num_workers=count)])
+"""
+PRINTED = "[30, 78, 30, 78]\n"
 
 
 @dataclass(frozen=True)
@@ -51,6 +62,15 @@ class Worker:
     def templates(self) -> list[psutil.Process]:
         """Its templates, which are below its launcher."""
         return [template for launcher in psutil.Process(self.pid).children() for template in launcher.children()]
+
+
+def train(scratch: Scratch, target: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a real trainer of such a worker; a good one prints PRINTED."""
+    folder = scratch.folder / "trainer"
+    folder.mkdir(exist_ok=True)
+    for name, content in {"train.py": "", "worker.py": "", "trainer.py": TRAINER}.items():
+        (folder / name).write_text(content)
+    return scratch.run([sys.executable, "trainer.py"], folder, SPLITTER_WORKERS=target, **environment)
 
 
 @contextlib.contextmanager
@@ -92,8 +112,10 @@ def main(folder: Path) -> None:
     def numbers() -> Numbers:
         return Numbers()
 
+    commands = json.loads(sys.stdin.readline())
     pids = {}
-    for name, arguments in json.loads(sys.stdin.readline()).items():
+    for name, arguments in commands.items():
+        (folder / f"{name}.log").unlink(missing_ok=True)
         pids[name] = os.fork()
         if not pids[name]:
             os.dup2(os.open(folder / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)

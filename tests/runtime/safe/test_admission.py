@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import itertools
 import socket
-import sys
 from pathlib import Path
 
 import pytest
 from callers import CHECK, STATUS, WATCH, Caller, Certificates, hello
-from crowd import DIGEST, Worker, crowd
+from crowd import PRINTED, Worker, crowd, train
 from scratch import Scratch
 
 from splitter_runtime.wire import SESSION
@@ -103,13 +102,6 @@ def test_every_combination(scratch: Scratch, certificates: Certificates) -> None
     assert not wrong, "\n".join(wrong)
 
 
-TRAINER = f"""
-import splitter_runtime
-splitter_runtime.program("worker.py", digest="{DIGEST}", script="train.py")
-from torch.utils.data import DataLoader
-data = splitter_runtime.RemoteDataset("numbers", {{}})
-print([batch.sum().item() for count in (0, 2) for batch in splitter_runtime.DataLoader(data, batch_size=4, num_workers=count)])
-"""
 PROXIES = dict.fromkeys(("http_proxy", "https_proxy", "grpc_proxy", "HTTP_PROXY", "HTTPS_PROXY", "all_proxy"), "http://127.0.0.1:9")
 
 
@@ -125,19 +117,14 @@ def test_trainers(scratch: Scratch, certificates: Certificates) -> None:
         "SPLITTER_TLS_KEY": certificates.path("trainer.key"),
     }
     with crowd(folder, scratch.environment(), {name: arguments(*kind, certificates) for name, kind in kinds.items()}) as workers:
-        (folder / "train.py").write_text("")
-        (folder / "worker.py").write_text("")
-        (folder / "trainer.py").write_text(TRAINER)
         for name, keys, proxies in (
             ("plain", 1, {**PROXIES, "no_proxy": ""}),
             ("tls", 2, PROXIES),
             ("mtls", 4, {"no_proxy": "*", "NO_PROXY": "localhost"}),
         ):
-            given = {**dict(list(shown.items())[:keys]), **proxies, "SPLITTER_WORKERS": target(workers[name])}
-            ended = scratch.run([sys.executable, "trainer.py"], folder, **given)
-            assert (ended.stdout, ended.returncode) == ("[30, 78, 30, 78]\n", 0), ended.stderr
-        given = {**shown, "SPLITTER_TOKEN_FILE": certificates.path("wrong"), "SPLITTER_WORKERS": target(workers["mtls"])}
-        ended = scratch.run([sys.executable, "trainer.py"], folder, **given)
+            ended = train(scratch, target(workers[name]), **dict(list(shown.items())[:keys]), **proxies)
+            assert (ended.stdout, ended.returncode) == (PRINTED, 0), ended.stderr
+        ended = train(scratch, target(workers["mtls"]), **{**shown, "SPLITTER_TOKEN_FILE": certificates.path("wrong")})
         assert ended.returncode == 1 and "AuthError: R301: the worker" in ended.stderr.splitlines()[-1]
 
 
