@@ -124,9 +124,9 @@ def main(folder: Path) -> None:
     print(json.dumps({name: [pid, _ready(pid, folder / f"{name}.log")] for name, pid in pids.items()}), flush=True)
     sys.stdin.read()
     for pid in pids.values():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
-            os.kill(pid, signal.SIGTERM)
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):  # those that have ended before
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
 
 
 def _ready(pid: int, log: Path) -> int | None:
