@@ -17,8 +17,8 @@ import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from .access import access
 from .errors import ConfigError, WorkerLostError
 
 PACKET = 1 << 15  # bytes of a packet of a control socket
@@ -159,27 +159,9 @@ def announce(control: socket.socket, message: bytes) -> None:
         control.send(message[start : start + PACKET])
 
 
-def _read(environment: Mapping[str, str], name: str) -> bytes | None:
-    path = environment.get(name)
-    if not path:
-        return None
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise ConfigError.of("R601", what=f"{name}: can't read {path}: {error.strerror}") from None
-
-
 def remote_endpoint(address: str, environment: Mapping[str, str], patience: float) -> Endpoint:
     """How to reach a worker in the list: token and certificates as the environment says. ConfigError for a file that can't be read."""
-    import grpc
-
     from .remote_link import Endpoint
 
-    token = _read(environment, "SPLITTER_TOKEN_FILE")
-    names = ("SPLITTER_TLS_CA", "SPLITTER_TLS_CERT", "SPLITTER_TLS_KEY")
-    authority, chain, key = (_read(environment, name) for name in names)
-    if (chain is None) != (key is None):
-        raise ConfigError.of("R601", what="SPLITTER_TLS_CERT and SPLITTER_TLS_KEY go together")
-    secure = authority is not None or chain is not None
-    credentials = grpc.ssl_channel_credentials(authority, key, chain) if secure else None
-    return Endpoint(address, address, token.decode("ascii", "replace").strip() if token else None, credentials, patience)
+    shown = access(environment)
+    return Endpoint(address, address, shown.token, shown.credentials, patience)
