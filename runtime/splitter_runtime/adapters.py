@@ -4,7 +4,8 @@
     loader = accelerator.prepare(loader)        DataLoader(loader.dataset, batch_sampler=..., collate_fn=loader.collate_fn, ...)
 
 Accelerate constructs it through the name DataLoader of its module, so that name is given another meaning there, as soon as that module is
-imported. Which loader it was is told by its dataset and functions, which are the same objects. Imports no torch.
+imported. Which loader it was is told by its dataset and functions, which are the same objects. Lightning saves loaders that have
+state_dict, and goes on in the middle of an epoch; the script's loader has none, so it isn't shown that of ours. Imports no torch.
 """
 
 from __future__ import annotations
@@ -17,14 +18,21 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .data_loader import DataLoader
+    from .data_loader import RemoteLoader
 
-MODULES = frozenset({"accelerate.data_loader"})
+MODULES = frozenset(
+    {"accelerate.data_loader"}
+    | {
+        f"{name}.{module}"
+        for name in ("lightning.pytorch", "pytorch_lightning")
+        for module in ("utilities.combined_loader", "loops.training_epoch_loop")
+    }
+)
 _SAME = ("dataset", "collate_fn", "worker_init_fn")
 _loaders: list[weakref.ref[Any]] = []  # those whose batches come from elsewhere, the newest last
 
 
-def remember(loader: DataLoader) -> None:
+def remember(loader: RemoteLoader) -> None:
     """Know a loader again when a library has taken it apart."""
     if loader._site is not None:
         _loaders.append(weakref.ref(loader, _loaders.remove))
@@ -66,8 +74,27 @@ def _patch_after(loader: Any) -> None:
 
 
 def _patch(module: Any) -> None:
-    if hasattr(module, "DataLoader"):
-        module.DataLoader = construct
+    if module.__name__ == "accelerate.data_loader":
+        if hasattr(module, "DataLoader"):
+            module.DataLoader = construct
+    elif isinstance(getattr(module, "_Stateful", None), type) and not issubclass(module._Stateful, _Others):
+        module._Stateful = _others(module._Stateful)
+
+
+class _Others:
+    """Marks what stands for Lightning's _Stateful."""
+
+
+def _others(stateful: Any) -> type:
+    """What Lightning saves and goes on with by itself: as in the script, not a loader of ours, which the script saves when it wants to."""
+
+    class Meta(type):
+        def __instancecheck__(cls, instance: Any) -> bool:
+            from .data_loader import RemoteLoader
+
+            return isinstance(instance, stateful) and not isinstance(instance, RemoteLoader)
+
+    return Meta("_Stateful", (_Others,), {})
 
 
 def install() -> None:

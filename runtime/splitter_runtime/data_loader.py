@@ -17,6 +17,7 @@ from .inline import InlineIterator
 from .parked import Parked
 from .remote_dataset import described, feed_of, number_of
 from .remote_iterator import StreamsIterator
+from .resume import Progress, Saved, save
 from .sending import Package, Received, parts
 from .session import Session
 from .tally import Tally
@@ -42,7 +43,81 @@ class _ByName:
     """Default of `feed`: the loader builder that is named like the dataset, when the worker has one."""
 
 
-class DataLoader(torch.utils.data.DataLoader[Any]):
+class RemoteLoader(torch.utils.data.DataLoader[Any]):
+    """A DataLoader whose batches may come from elsewhere, with no more methods than torch's own has: libraries that construct one anew
+    must not take it for one that they could save.
+    """
+
+    feed: Any
+    env: Any
+    send: str | tuple[str, ...]
+    inline: bool
+    _send: tuple[str, ...]
+    _site: Site | None
+    _known: tuple[Any, Any]
+    _progress: Progress | None = None  # of the newest iterator
+    _saved: Saved | None = None  # where the next one goes on
+
+    def rebuilt(self, dataset: Any, *args: Any, **kwargs: Any) -> RemoteLoader:
+        """Another loader with torch's own arguments, whose batches are made where this one's are; the functions must be the same."""
+        made = RemoteLoader.__new__(RemoteLoader)
+        torch.utils.data.DataLoader.__init__(made, dataset, *args, **kwargs)
+        made.feed, made.env, made.send, made.inline = self.feed, self.env, self.send, self.inline
+        made._send, made._site, made._known = self._send, self._site, self._known
+        remember(made)
+        return made
+
+    def _get_iterator(self) -> Any:
+        saved, self._saved = self._saved, None
+        names = self._to_send()
+        if self._site is None or (self._send and self.num_workers == 0 and not self.inline):
+            return super()._get_iterator()
+        received = self._hand_over(self._site, names) if names else None
+        if self._site is None:
+            return super()._get_iterator()
+        described = received.reference if received is not None and self._send else describe(self.dataset, number_of)
+        if saved is not None:
+            return self._go_on(saved, self._site, described, received)
+        if self.num_workers == 0:
+            return InlineIterator(self, self._site, described, received)
+        self.check_worker_number_rationality()
+        return StreamsIterator(self, self._site, described, received)
+
+    def _go_on(self, saved: Saved, site: Site, described: Any, received: Received | None) -> Any:
+        """An iterator that goes on from a saved state. ConfigError R603 when that can't be exact."""
+        workers = saved.workers(self, site)
+        if saved.state["mode"] == "again":
+            return saved.make_again(self, lambda: InlineIterator(self, site, described, received))
+        replayed = saved.replay(self)
+        return (StreamsIterator if workers else InlineIterator)(self, site, described, received, replayed)
+
+    def _to_send(self) -> tuple[str, ...]:
+        """The parts to send: those that were to be, and functions that a library has replaced, as Lightning does to seed workers."""
+        functions = ("collate_fn", "worker_init_fn")[: 2 if self.num_workers else 1]
+        new = (name for name, known in zip(functions, self._known, strict=False) if getattr(self, name) is not known)
+        return (*self._send, *(name for name in new if name not in self._send))
+
+    def _hand_over(self, site: Site, names: tuple[str, ...]) -> Received | None:
+        """Send these parts; None, and no site any more, when the dataset was to be sent and can't be. CodecError for other parts."""
+        name = f"loader {site.feed}"
+        try:
+            package = Package.of({part: getattr(self, part) for part in names}, name)
+            if not self.num_workers:  # what the templates hold changes with every batch
+                return Received(site.session, site.number, package)
+            digest = package.digest()
+            if site.received is None or site.received[0] != digest:
+                site.received = None
+                site.received = digest, Received(site.session, site.number, package)
+            return site.received[1]
+        except CodecError as error:
+            if not self._send:
+                raise
+            print(f"splitter: {name} stays in the trainer: {error}", file=sys.stderr)
+            self._site = None
+            return None
+
+
+class DataLoader(RemoteLoader):
     """torch's DataLoader; with a dataset of a worker, or one of torch's wrappers (Subset, ConcatDataset, ...) over such, batches come
     from there.
 
@@ -73,52 +148,31 @@ class DataLoader(torch.utils.data.DataLoader[Any]):
         remember(self)
         install()
 
-    def rebuilt(self, dataset: Any, *args: Any, **kwargs: Any) -> DataLoader:
-        """Another loader with torch's own arguments, whose batches are made where this one's are; the functions must be the same."""
-        made = DataLoader.__new__(DataLoader)
-        torch.utils.data.DataLoader.__init__(made, dataset, *args, **kwargs)
-        made.feed, made.env, made.send, made.inline = self.feed, self.env, self.send, self.inline
-        made._send, made._site, made._known = self._send, self._site, self._known
-        remember(made)
-        return made
+    def __iter__(self) -> Any:
+        if self._iterator is not None and self._iterator._num_workers != self.num_workers:
+            self._iterator = None  # an epoch with as many streams as the saved one had
+        return super().__iter__()
 
-    def _get_iterator(self) -> Any:
-        names = self._to_send()
-        if self._site is None or (self._send and self.num_workers == 0 and not self.inline):
-            return super()._get_iterator()
-        received = self._hand_over(self._site, names) if names else None
-        if self._site is None:
-            return super()._get_iterator()
-        described = received.reference if received is not None and self._send else describe(self.dataset, number_of)
-        if self.num_workers == 0:
-            return InlineIterator(self, self._site, described, received)
-        self.check_worker_number_rationality()
-        return StreamsIterator(self, self._site, described, received)
+    def state_dict(self) -> dict[str, Any]:
+        """Where the newest iterator is, as plain data and tensors for torch.save, which torch.load(weights_only=True) reads: less than
+        64 KiB for 8 streams, and what the sampler's state_dict() gives.
 
-    def _to_send(self) -> tuple[str, ...]:
-        """The parts to send: those that were to be, and functions that a library has replaced, as Lightning does to seed workers."""
-        functions = ("collate_fn", "worker_init_fn")[: 2 if self.num_workers else 1]
-        new = (name for name, known in zip(functions, self._known, strict=False) if getattr(self, name) is not known)
-        return (*self._send, *(name for name in new if name not in self._send))
+        The states of torch's, numpy's and Python's own generators in the trainer are the script's to save. The state says nothing of the
+        dataset. ConfigError R602 when the batches can't be made exactly again, or are made by torch's own loader.
+        """
+        return dict(self._saved.state) if self._saved is not None else save(self, self._progress)
 
-    def _hand_over(self, site: Site, names: tuple[str, ...]) -> Received | None:
-        """Send these parts; None, and no site any more, when the dataset was to be sent and can't be. CodecError for other parts."""
-        name = f"loader {site.feed}"
-        try:
-            package = Package.of({part: getattr(self, part) for part in names}, name)
-            if not self.num_workers:  # what the templates hold changes with every batch
-                return Received(site.session, site.number, package)
-            digest = package.digest()
-            if site.received is None or site.received[0] != digest:
-                site.received = None
-                site.received = digest, Received(site.session, site.number, package)
-            return site.received[1]
-        except CodecError as error:
-            if not self._send:
-                raise
-            print(f"splitter: {name} stays in the trainer: {error}", file=sys.stderr)
-            self._site = None
-            return None
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Have the next iterator go on where state_dict() was called: with batches that are the same, bit for bit.
+
+        The sampler is asked again, under the generator states of then; afterwards the trainer's have those that they had before: the
+        script restores them itself, before or after this. A sampler with state_dict() and load_state_dict() is brought where it was
+        instead. Code that keeps no state reads no data again. That epoch has as many streams as the saved one; later ones have
+        num_workers. The dataset must be as it was when that epoch began.
+        ConfigError R603 when that can't be, here or when the iterator is made.
+        """
+        saved = Saved.read(self, state_dict)
+        self._progress, self._iterator, self._saved = None, None, saved
 
 
 def _is_default(loader: DataLoader, attribute: str) -> bool:

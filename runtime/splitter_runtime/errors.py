@@ -105,6 +105,14 @@ CODES: dict[str, tuple[str, str]] = {
     ),
     "R501": ("the worker raised {type}: {text}", "Look at the remote traceback above for the line that failed."),
     "R601": ("{what}", "Correct it and start again."),
+    "R602": (
+        "the state of loader {loader} can't be saved: {why}",
+        "Save between two epochs, and begin the interrupted one again.",
+    ),
+    "R603": (
+        "loader {loader} can't go on from the saved state: {why}",
+        "Correct it, or begin the epoch again without load_state_dict().",
+    ),
 }
 
 

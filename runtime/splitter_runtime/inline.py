@@ -8,6 +8,7 @@ made again, in the usual way.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import weakref
 from collections import deque
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.data import (
     BatchSampler,
     DistributedSampler,
@@ -25,13 +27,15 @@ from torch.utils.data import (
 from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 
 from . import ahead, ambient
-from .errors import WorkerLostError
+from .errors import CodecError, WorkerLostError
 from .frames import Kind
 from .notices import tell
 from .remote_iterator import LoaderView
+from .resume import Beginning, Progress, Replayed, mode_of
+from .resume_indices import Indices
 
 if TYPE_CHECKING:
-    from .data_loader import DataLoader, Site
+    from .data_loader import RemoteLoader, Site
     from .sending import Received
     from .session import Session
     from .twin import Call
@@ -113,13 +117,17 @@ class Early:
 class RemoteFetcher:
     """Takes the place of torch's fetcher."""
 
-    def __init__(self, site: Site, dataset: Any, kind: int, auto_collation: bool, drop_last: bool) -> None:
-        """Make the fetcher on the templates; for an iterable dataset that calls iter() on it."""
-        self._site = site
+    def __init__(
+        self, site: Site, dataset: Any, kind: int, auto_collation: bool, drop_last: bool, progress: Progress, position: Any = None
+    ) -> None:
+        """Make the fetcher on the templates; for an iterable dataset that calls iter() on it, unless it starts at a position."""
+        self._site, self._progress = site, progress
         self.session: Session = site.session
         self.number = site.session.number()
-        arguments = (site.number, dataset, kind, auto_collation, drop_last)
-        site.session.call("fetcher", *arguments, fresh=self.number, changes=kind == _DatasetKind.Iterable)
+        arguments = (site.number, dataset, kind, auto_collation, drop_last, position)
+        with self._noted():
+            made = site.session.call("fetcher", *arguments, fresh=self.number, changes=kind == _DatasetKind.Iterable)
+        self.can_say = made.value  # where it is
         weakref.finalize(self, site.session.drop, self.number).atexit = False
 
     def submit(self, index: Any) -> Call:
@@ -130,7 +138,25 @@ class RemoteFetcher:
 
     def fetch(self, index: Any) -> Any:
         """One batch. Raises what the dataset or collate_fn raises."""
-        return self.session.wait(self.submit(index)).value
+        with self._noted():
+            return self.session.wait(self.submit(index)).value
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[None]:
+        """What is drawn meanwhile must be drawn from the same states when the batches are made again."""
+        if self._progress.mode != "again":
+            yield
+            return
+        before = ambient.states()
+        yield
+        self._progress.drawn_from({name: before[name] for name in ambient.changes(before, ambient.states())})
+
+    def position(self) -> Any:
+        """Where it is in an iterable dataset that can say it; None in others."""
+        try:
+            return self.session.wait(self.session.submit("position", self.number, at_home=True, changes=False)).value
+        except CodecError:
+            return None
 
     def send_ahead(self, early: Early, names: tuple[str, ...]) -> None:
         """Send a fetch ahead of its turn."""
@@ -226,15 +252,43 @@ def _forget_all(session: Session, early: deque[Early]) -> None:
 class InlineIterator(_SingleProcessDataLoaderIter):
     """torch's iterator, with a fetcher on the worker."""
 
-    def __init__(self, loader: DataLoader, site: Site, dataset: Any, received: Received | None = None) -> None:
+    def __init__(
+        self, loader: RemoteLoader, site: Site, dataset: Any, received: Received | None = None, replayed: Replayed | None = None
+    ) -> None:
         """`dataset` is the description of the loader's dataset; `received` is what was sent for this iterator."""
+        indices = Indices(loader, None if replayed is None else replayed.draws)
         # The fetcher that torch makes first is for a map-style dataset, which calls nothing on it.
-        super().__init__(LoaderView(loader, _dataset_kind=_DatasetKind.Map))
+        view = LoaderView(loader, _dataset_kind=_DatasetKind.Map, _index_sampler=indices, num_workers=0, timeout=0)
+        mode = mode_of(loader, site, 0)
+        if replayed is None:
+            self._progress = Progress(Beginning.now(loader, "iter", "seed"), indices, mode, 0)
+        else:
+            self._progress = replayed.saved.progress(replayed.saved.beginning(), indices, mode, 0)
+            vars(view).update(generator=torch.Generator())
+        self._progress.used = not site.stateless and site.session.alone
+        loader._progress = self._progress
+        super().__init__(view)
+        self._progress.base_seed = int(self._base_seed)
+        self._num_yielded = self._progress.passed
+        self._given = 0
         self._dataset_kind = loader._dataset_kind
         self._received = received  # the templates hold it as long as this is here
-        fetcher = RemoteFetcher(site, dataset, self._dataset_kind, self._auto_collation, self._drop_last)
+        arguments = (self._dataset_kind, self._auto_collation, self._drop_last, self._progress)
+        fetcher = RemoteFetcher(site, dataset, *arguments, None if replayed is None else replayed.saved.state.get("position"))
         self._dataset_fetcher: Any = fetcher
-        if site.stateless and self._dataset_kind == _DatasetKind.Map and can_look_ahead(self._index_sampler):
+        if fetcher.can_say and site.collates_freely:
+            self._progress.position = fetcher.position  # also when this iterator has been left
+        if site.stateless and self._dataset_kind == _DatasetKind.Map and can_look_ahead(loader._index_sampler):
             luck = _LUCK.setdefault(site, Luck(site.tally.site.name, ambient.GENERATORS if site.draws is None else site.draws))
             self._sampler_iter: Any = Lookahead(self._sampler_iter, fetcher, luck)
             self._dataset_fetcher = self._sampler_iter
+
+    def _next_data(self) -> Any:
+        try:
+            found = super()._next_data()  # type: ignore[no-untyped-call]
+        except StopIteration:
+            self._progress.finish()
+            raise
+        self._given += 1
+        self._progress.got(self._given)
+        return found

@@ -6,14 +6,15 @@ prefetch, order, the end of iterable shards, persistent workers, timeout and pin
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import itertools
 import multiprocessing.util
-import threading
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils.data._utils.worker import _worker_loop
 from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
 
@@ -21,12 +22,14 @@ from . import ambient
 from .errors import SplitterError, WorkerLostError
 from .failures import Lost, samples
 from .frames import Kind, pack_value
-from .stream import Order
+from .resume import Beginning, Progress, Replayed, mode_of
+from .resume_indices import Indices
+from .stream import SKIPPED, Order
 from .stream_client import DoneEvent, IndexQueue, ResultQueue, Stream
-from .streams import ATTEMPTS, Dispatch
+from .streams import ATTEMPTS, Course, Dispatch
 
 if TYPE_CHECKING:
-    from .data_loader import DataLoader, Site
+    from .data_loader import RemoteLoader, Site
     from .sending import Received
 
 _LOOP = tuple(inspect.signature(_worker_loop).parameters)
@@ -39,7 +42,7 @@ _iterations = itertools.count(1)
 class LoaderView:
     """A loader as torch's iterators see it, with some attributes other than they are."""
 
-    def __init__(self, loader: DataLoader, **other: Any) -> None:
+    def __init__(self, loader: RemoteLoader, **other: Any) -> None:
         self._loader = loader
         vars(self).update(other)
 
@@ -50,15 +53,16 @@ class LoaderView:
 class StreamContext:
     """What torch takes for a multiprocessing context, and what the streams of one iterator share."""
 
-    def __init__(self, loader: DataLoader, site: Site, dataset: Any, received: Received | None) -> None:
+    def __init__(self, loader: Any, site: Site, dataset: Any, received: Received | None, progress: Progress) -> None:
         self.site = site
+        self.progress = progress
         self.tally = site.tally
         self._iteration = next(_iterations)
         self._dataset = dataset
         self._received = received  # the templates hold it as long as this is here
         self._sent: set[Any] = set()  # templates that have the dataset's description
         self._queues = 0
-        self.lock = threading.RLock()  # orders come from the loop's thread, and answers from the one that pins memory
+        self.lock = progress.lock  # orders come from the loop's thread, and answers from the one that pins memory
         self.streams: list[Stream] = []
         self._indices: dict[int, Any] = {}  # of batches that the loop hasn't got
         self._under_way: set[int] = set()  # those that were asked for
@@ -71,6 +75,8 @@ class StreamContext:
         self.position = loader._dataset_kind == _DatasetKind.Iterable and site.collates_freely
         self.again = stateless and not loader.persistent_workers
         self.results = ResultQueue(self)
+        self.notes = progress.mode != "any"
+        self._replayed: Replayed | None = None
         pure = stateless and site.draws == () and not loader.persistent_workers
         self._dispatch = Dispatch(loader.num_workers) if pure else None
         self.last = ("", 0)  # worker and bytes of the batch that has just come
@@ -90,7 +96,22 @@ class StreamContext:
 
     def loop_arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         """Arguments of torch's worker loop that are plain data."""
-        return {name: given[name] for name in _PLAIN if name in given}
+        seed = {} if self._replayed is None else {"base_seed": self.progress.base_seed}
+        return {**{name: given[name] for name in _PLAIN if name in given}, **seed}
+
+    def go_on(self, replayed: Replayed) -> None:
+        """The streams go on from a saved state."""
+        self._replayed = replayed
+
+    def course(self, stream: int) -> Course:
+        """What a stream was told, before it is started."""
+        course = Course(self.keeps_state)
+        starts = [] if self._replayed is None else self._replayed.starts()
+        if starts:
+            here, skipped = starts[stream]
+            frames = enumerate(skipped, SKIPPED)
+            course.begin_at(here, [b"".join(pack_value(Kind.INDEX, number, index, name="index")) for number, index in frames])
+        return course
 
     # Batches on their way
 
@@ -185,10 +206,31 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
 
     _lost: Lost | None = None
 
-    def __init__(self, loader: DataLoader, site: Site, dataset: Any, received: Received | None = None) -> None:
+    def __init__(
+        self, loader: RemoteLoader, site: Site, dataset: Any, received: Received | None = None, replayed: Replayed | None = None
+    ) -> None:
         """`dataset` is the description of the loader's dataset; `received` is what was sent for this iterator."""
-        self._context = StreamContext(loader, site, dataset, received)
-        super().__init__(LoaderView(loader, multiprocessing_context=self._context))
+        indices = Indices(loader, None if replayed is None else replayed.draws)
+        view = LoaderView(loader, _index_sampler=indices)
+        if replayed is None:
+            workers = loader.num_workers
+            self._progress = Progress(Beginning.now(loader, "iter", "seed", "iter"), indices, mode_of(loader, site, workers), workers)
+        else:
+            workers = replayed.saved.workers(loader, site)
+            if not loader.num_workers:
+                site = dataclasses.replace(site, draws=None)  # that the process matters is not known there
+            self._progress = replayed.saved.progress(replayed.saved.beginning(), indices, mode_of(loader, site, workers), workers)
+            vars(view).update(num_workers=workers, prefetch_factor=loader.prefetch_factor or 2, generator=torch.Generator())
+        self._turn = self._progress.first
+        self._context = StreamContext(view, site, dataset, received, self._progress)
+        if replayed is not None:
+            self._context.go_on(replayed)
+        vars(view).update(multiprocessing_context=self._context)
+        loader._progress = self._progress
+        super().__init__(view)
+        if replayed is None:
+            self._progress.base_seed = int(self._base_seed)
+        self._num_yielded = self._progress.passed
 
     def _get_data(self) -> Any:
         if self._lost is None:
@@ -200,7 +242,17 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
 
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         self._context.tally.begin()
+        if not first_iter:
+            before = self._progress
+            made = Progress(Beginning.now(loader, "iter"), before.indices, before.mode, before.workers, base_seed=before.base_seed)
+            self._progress = self._context.progress = loader._progress = made
         super()._reset(loader, first_iter)
+
+    def _try_put_index(self) -> None:
+        while self._turn:  # the first batch is the turn of another stream
+            next(self._worker_queue_idx_cycle)
+            self._turn -= 1
+        super()._try_put_index()
 
     def _next_data(self) -> Any:
         began = time.perf_counter()
@@ -209,8 +261,11 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
             found = super()._next_data()  # type: ignore[no-untyped-call]
         except StopIteration:
             self._context.tally.end()
+            self._progress.finish()
             raise
         self._context.taken(number)
+        with self._context.lock:
+            self._progress.got(self._rcvd_idx)
         worker, nbytes = self._context.last
         self._context.tally.took(worker, nbytes, time.perf_counter() - began)
         return found

@@ -95,6 +95,11 @@ class Session:
     # Workers that come and go
 
     @property
+    def alone(self) -> bool:
+        """Whether batches of num_workers=0 have changed the datasets' state, which only the home template knows since then."""
+        return self._alone
+
+    @property
     def home(self) -> Twin:
         """The template whose answers count; waits when all workers are gone. WorkerLostError when none comes back in time."""
         with self._order:

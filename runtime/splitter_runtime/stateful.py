@@ -8,14 +8,36 @@ or on the dataset. The state, with those of the generators, is a cursor like tha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 from torch.utils.data import _DatasetKind
 
 
-def _can(target: object) -> bool:
+def can_say(target: object) -> bool:
+    """Whether something can say where it is, and be brought there."""
     return callable(getattr(target, "state_dict", None)) and callable(getattr(target, "load_state_dict", None))
+
+
+def position_of(dataset: Any, fetcher: Any) -> dict[str, Any] | None:
+    """Where torch's fetcher of an iterable dataset is; None when the dataset can't say it."""
+    if can_say(fetcher.dataset_iter):
+        return {"ended": fetcher.ended, "iterator": fetcher.dataset_iter.state_dict()}
+    if can_say(dataset):
+        return {"ended": fetcher.ended, "dataset": dataset.state_dict()}
+    return None
+
+
+def fetcher_at(saved: dict[str, Any], dataset: Any, make: Callable[[], Any]) -> Any:
+    """The fetcher that `make` makes, brought where position_of() was said."""
+    if "dataset" in saved:
+        dataset.load_state_dict(saved["dataset"])
+    fetcher = make()
+    fetcher.ended = saved["ended"]
+    if "iterator" in saved:
+        fetcher.dataset_iter.load_state_dict(saved["iterator"])
+    return fetcher
 
 
 class Position:
@@ -31,26 +53,15 @@ class Position:
 
         def create_fetcher(*arguments: Any) -> Any:
             saved, self._saved = self._saved, None
-            if saved is not None and "dataset" in saved:
-                self._dataset.load_state_dict(saved["dataset"])
-            self._fetcher = original(*arguments)
-            if saved is not None:
-                self._fetcher.ended = saved["ended"]
-                if "iterator" in saved:
-                    self._fetcher.dataset_iter.load_state_dict(saved["iterator"])
+            make = functools.partial(original, *arguments)
+            self._fetcher = make() if saved is None else fetcher_at(saved, self._dataset, make)
             return self._fetcher
 
         kinds.create_fetcher = staticmethod(create_fetcher)
 
     def take(self) -> dict[str, Any] | None:
         """Where it is now; None when the dataset can't say it."""
-        if self._fetcher is None:
-            return None
-        if _can(self._fetcher.dataset_iter):
-            return {"ended": self._fetcher.ended, "iterator": self._fetcher.dataset_iter.state_dict()}
-        if _can(self._dataset):
-            return {"ended": self._fetcher.ended, "dataset": self._dataset.state_dict()}
-        return None
+        return None if self._fetcher is None else position_of(self._dataset, self._fetcher)
 
     def restore(self, saved: dict[str, Any]) -> None:
         """Have the next fetcher start there."""

@@ -40,6 +40,7 @@ from .stateful import Position
 
 _PIECE = 1 << 16
 LONG = 5000  # microseconds; every batch that takes longer says how long
+SKIPPED = 1 << 60  # numbers of batches that a saved loader had given, and upwards
 POSITIONS = 0.1  # seconds between two positions in an iterable dataset
 
 
@@ -176,10 +177,12 @@ class ResultQueue:
 
     def put(self, item: tuple[Any, Any]) -> None:
         """Send one result. One that can't be sent goes as the exception that says why."""
+        number, data = item
         if self._withhold:
             self._withhold -= 1
+            if isinstance(data, _IterableDatasetStopIteration) and number >= SKIPPED:
+                self._outlet.send(pack_value(Kind.STOP, number, data.worker_id))  # there is less data than there was
             return
-        number, data = item
         if isinstance(number, _ResumeIteration):
             self._outlet.send(pack_value(Kind.RESUMED, 0, number.seed))
         elif isinstance(data, _IterableDatasetStopIteration):

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 
 from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _ResumeIteration
 
-from .errors import CodecError, SplitterError
+from .errors import CodecError, ConfigError, SplitterError
 from .failures import Lost, StreamFailure
 from .frames import Frame, Kind, pack, pack_value
 from .inbox import Ended, Inbox
 from .notices import tell
 from .outlet import Console
-from .stream import Order, Start
-from .streams import ATTEMPTS, Course
+from .stream import SKIPPED, Order, Start
+from .streams import ATTEMPTS
 
 if TYPE_CHECKING:
     from .remote_iterator import StreamContext
@@ -150,7 +150,7 @@ class Stream:
         self._given = given
         self._number: int = given["worker_id"]
         self.pid = StreamId(f"stream {self._number}")
-        self._course = Course(context.keeps_state)
+        self._course = context.course(self._number)
         self._channel: Any = None
         self._worker = "?"
         self._ended = self._finished = self._leaving = False  # finished: has been told to end
@@ -159,7 +159,10 @@ class Stream:
         """Have the stream forked; its index queue and the event of its iterator work from now on."""
         self._given["index_queue"].stream = self
         self._given["done_event"].streams.append(self)
-        self._open(Start())
+        start, frames = self._course.restart()
+        self._open(start)
+        for frame in frames:
+            self._channel.send([frame])
         self.pid = StreamId(f"stream {self._number} on {self._worker}")
         del self._given["index_queue"], self._given["done_event"]
 
@@ -273,6 +276,7 @@ class Stream:
             return self._go_on("drained" if self.context.site.session.is_leaving(self._worker) else "slow", "")
         elif kind is Kind.RESUMED:
             self._course.answered(None)
+            self.context.progress.resumed(self._number, self._course.here())
             return _ResumeIteration(frame.value), None
         elif kind in (Kind.ITEM, Kind.STOP, Kind.FAULT):
             return self._result(frame)
@@ -284,8 +288,13 @@ class Stream:
         if not self.context.is_wanted(self._number, frame.number):
             self._course.forget(frame.number)  # another stream was given it, too, and was first
             return None
+        if frame.number >= SKIPPED:
+            why = "its dataset gives fewer batches than it gave"
+            return None, Lost(ConfigError.of("R603", loader=self.context.tally.site.name, why=why))
         value = frame.value
         self._course.answered(frame.number)
+        if frame.kind is not Kind.STOP and self.context.notes:
+            self.context.progress.came(self._number, frame.number, self._course.here())
         if frame.kind is Kind.STOP:
             return frame.number, _IterableDatasetStopIteration(value)
         if frame.kind is Kind.FAULT:

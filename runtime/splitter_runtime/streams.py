@@ -13,12 +13,12 @@ course.restart() -> Start and frames                            what another one
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from .journal import Spool
-from .stream import Start
+from .stream import SKIPPED, Start
 
 SMOOTH = 0.2  # weight of the newest batch in a worker's mean time
 WORTH = 1.5  # how many times faster another worker must be for a stream to move there
@@ -123,6 +123,19 @@ class Board:
         return sum(known) / len(known) if known else 1.0
 
 
+@dataclass(frozen=True)
+class Here:
+    """Where a stream is behind an answer: the newest cursor's states, answers since that, bytes printed since that, and whether something
+    was answered before it. Without `whole`, what the stream was told in an epoch before is needed too, to get there.
+    """
+
+    states: Mapping[str, Any] = field(default_factory=dict)
+    answered: int = 0
+    printed: tuple[int, int] = (0, 0)
+    quiet: bool = False
+    whole: bool = True
+
+
 class Course:
     """What one stream was told since its start or its newest cursor, and how much of that it has answered, so that another process can
     take its place: told the same again, it withholds the answers that are known.
@@ -138,8 +151,9 @@ class Course:
         self._answered = 0  # of those
         self._moved = False  # a cursor has come, and belongs to the next answer
         self._began = False  # something was answered before the newest cursor
+        self._epoch = 0  # RESUMEs before the newest cursor
         self.losses = 0  # since the last answer
-        self.states: dict[str, Any] = {}
+        self.states: Mapping[str, Any] = {}
         self.printed = [0, 0]  # bytes of both outputs since the start or the cursor
 
     def asked(self, number: int | None, frame: bytes) -> None:
@@ -174,7 +188,19 @@ class Course:
             self._answered += 1
             return
         self._moved, self._began = False, True
+        self._epoch = self._resumes
         self.printed = [0, 0]
+
+    def here(self) -> Here:
+        """Where the stream is, right behind an answer."""
+        return Here(self.states, self._answered, (self.printed[0], self.printed[1]), self._began, self._epoch == self._resumes)
+
+    def begin_at(self, here: Here, skipped: Sequence[bytes]) -> None:
+        """Start there in the place of the beginning; `skipped` are the frames of the answers since the cursor, which are withheld."""
+        for number, frame in enumerate(skipped):
+            self.asked(SKIPPED + number, frame)
+        self.states, self._answered, self._began = here.states, len(skipped), here.quiet
+        self.printed = list(here.printed)
 
     def waiting(self) -> list[int]:
         """Batches that are not answered."""

@@ -32,7 +32,7 @@ from .failures import record_exception
 from .frames import CHUNK, Assembler, Buffer, Frame, Kind, pack, pack_value
 from .outlet import LINES, Outlet, redirect
 from .processes import receive_with
-from .stateful import fetcher_at, position_of
+from .stateful import can_say, fetcher_at, position_of
 from .stream import Place, run_stream
 from .trees import rebuild
 
@@ -172,8 +172,8 @@ class Template:
         collate = self._loaders[loader].collate_fn or default
         real = rebuild(dataset, self._objects)
         make = functools.partial(create_fetcher, kind, real, auto_collation, collate, drop_last)
-        self._fetchers[fresh] = make() if position is None else fetcher_at(position, real, make)
-        return Kind.RESULT, None, "fetcher"
+        made = self._fetchers[fresh] = make() if position is None else fetcher_at(position, real, make)
+        return Kind.RESULT, kind == _DatasetKind.Iterable and (can_say(made.dataset_iter) or can_say(real)), "fetcher"
 
     def _position(self, fresh: int, fetcher: int) -> tuple[Kind, Any, str]:
         return Kind.RESULT, position_of(self._fetchers[fetcher].dataset, self._fetchers[fetcher]), "position"
