@@ -3,7 +3,8 @@
     accepts=("Photos", "data.Flip", "torchvision.*")      classes and functions of the worker program, of the script's module data, and
                                                           whatever is in an installed package, which is imported when it is first named
 
-Of the script's own code nothing else: the compiler has looked at those. Of packages that are imported anyway everything is accepted.
+Of the script's own code nothing else: the compiler has looked at those. Of packages that are imported anyway everything is accepted that
+only computes (see `codec_names`).
 
 Values of an environment are plain data, made without running code of their classes; where such a class (a member of an enum, options)
 is in an installed package, that is imported too: see `from_trainer`.
@@ -22,6 +23,7 @@ from typing import Any
 
 from . import ambient
 from .codec import decode
+from .codec_names import runs_things
 from .errors import CodecError
 
 # libraries that give loaders a function of their own, which then comes with it: for the seeds of workers
@@ -47,6 +49,8 @@ def _accepting(names: frozenset[str]) -> Callable[[str, str], bool]:
         top = name.split(".")[0]
         if f"{module}.{top}" in names:
             return True
+        if runs_things(module, name):
+            return False
         if f"{module.split('.')[0]}.*" in names:
             _import(module)
         return _is_library(module)
@@ -60,8 +64,10 @@ def from_trainer(module: str, name: str) -> bool:
     In the template only. The trainer holds this worker's token, so it may have the worker program's own code run on its data anyway, and
     an installed package is what the operator of this host has put there: naming it runs nothing but its import. A module of the script
     is never imported by name, since the compiler decides what of the script runs here. And a trainer imports nothing because a worker
-    names it: see `codec_classes`.
+    names it: see `codec_classes`. What does more than compute is not accepted at all: see `codec_names`.
     """
+    if runs_things(module, name):
+        return False
     if _is_installed(module.partition(".")[0]):
         _import(module)
     return True

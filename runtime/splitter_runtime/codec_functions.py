@@ -21,6 +21,7 @@ import numpy as np
 
 from . import codec_wire as wire
 from .codec_classes import MAINS
+from .codec_names import runs_things
 from .codec_reader import ATOMS as READ_ATOM
 from .codec_reader import Reader, damaged
 from .codec_writer import ATOMS as WRITE_ATOM
@@ -78,6 +79,7 @@ def _put_function(w: Writer, function: Any) -> None:
         raise Refusal("R101", type=type_name(type(function)))
     names = function_names(function)
     if names is not None:
+        _refuse(names)
         w.out.append(wire.FUNCTION)
         w.text(names[0])
         w.text(names[1])
@@ -89,6 +91,12 @@ def _put_function(w: Writer, function: Any) -> None:
         w.items((owner,), ".__self__")
         return
     raise Refusal("R108", what=_nameless(function))
+
+
+def _refuse(names: tuple[str, str]) -> None:
+    """Refusal for what no worker would accept."""
+    if runs_things(*names):
+        raise Refusal("R108", what=f"{'.'.join(filter(None, names))}, which does more than compute,")
 
 
 def _nameless(function: Any) -> str:
@@ -118,6 +126,7 @@ def _put_method(w: Writer, method: types.MethodType) -> None:
         raise Refusal("R101", type=type_name(type(method)))
     names = _global_method(method)
     if names is not None:
+        _refuse(names)
         w.out.append(wire.FUNCTION)
         w.text(names[0])
         w.text(names[1])
@@ -177,6 +186,7 @@ def _get_descriptor(r: Reader) -> Any:
 def _put_module(w: Writer, module: types.ModuleType) -> None:
     if not w.code or sys.modules.get(module.__name__) is not module or module.__name__ in MAINS:
         raise Refusal("R101", type="module")
+    _refuse((module.__name__, ""))
     w.out.append(wire.MODULE)
     w.text(module.__name__)
 

@@ -201,12 +201,22 @@ def _partial(function: Any, args: Any, keywords: Any, state: Any) -> Any:
 def _getter_parts(value: Any) -> tuple[Any, ...]:
     """As pickle takes it apart; a methodcaller with keywords is a call of a partial object there."""
     cls, args = value.__reduce__()
-    return (args, {}) if cls is type(value) else (cls.args + args, cls.keywords)
+    args, keywords = (args, {}) if cls is type(value) else (cls.args + args, cls.keywords)
+    if any(type(name) is str and "__" in name for name in (args if type(value) is operator.attrgetter else args[:1])):
+        raise Refusal("R107", type=type_name(type(value)), why="it reaches for an attribute with two underscores")
+    return args, keywords
+
+
+def _attributes(names: Any, _: Any) -> Any:
+    """Attributes with two underscores lead from any object to the modules of its class."""
+    if any(type(name) is not str or "__" in name for name in names):
+        raise damaged("an attrgetter that reaches for what no script does")
+    return operator.attrgetter(*names)
 
 
 def _caller(args: Any, keywords: Any) -> Any:
-    if not args or type(args[0]) is not str:
-        raise damaged("a methodcaller without a name")
+    if not args or type(args[0]) is not str or "__" in args[0]:
+        raise damaged("a methodcaller without a name, or of a method with two underscores")
     return operator.methodcaller(*args, **keywords)
 
 
@@ -239,8 +249,8 @@ def _bytes_file(content: bytes, place: int) -> io.BytesIO:
 
 _PARTIAL = (".func", ".args", ".keywords", "")
 add_object(7, functools.partial, lambda v: (v.func, v.args, dict(v.keywords), v.__dict__ or None), _partial, _PARTIAL)
-add_object(8, operator.itemgetter, _getter_parts, lambda args, _: operator.itemgetter(*args))
-add_object(9, operator.attrgetter, _getter_parts, lambda args, _: operator.attrgetter(*args))
+add_object(8, operator.itemgetter, lambda v: (v.__reduce__()[1], {}), lambda args, _: operator.itemgetter(*args))
+add_object(9, operator.attrgetter, _getter_parts, _attributes)
 add_object(10, operator.methodcaller, _getter_parts, _caller)
 add_object(11, re.Pattern, lambda v: (v.pattern, v.flags), _pattern)
 add_object(12, logging.Logger, lambda v: (v.name,), _logger)
