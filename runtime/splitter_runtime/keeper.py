@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from . import manifest
 from .bootstrap import STATE, local_name
-from .errors import AuthError, SkewError, SplitterError, WorkerLostError
+from .errors import AuthError, ConfigError, SkewError, SplitterError, WorkerLostError
 from .pool import LocalWorker, Place, remote_endpoint
 from .transport import Link, LocalLink
 from .twin import Twin
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LONGEST_PAUSE = 2.0  # seconds between two attempts
 ATTEMPTS = 3  # at starting a local worker, one after another
+FINAL = (AuthError, ConfigError, SkewError)  # trying again would not help
 log = logging.getLogger("splitter_runtime")
 
 
@@ -72,7 +73,7 @@ class Keeper:
                 if not self._session.join(twin, self):
                     twin.close()
                 return
-            except (AuthError, SkewError) as error:
+            except FINAL as error:
                 self.reason = self.gave_up = error
                 return
             except (SplitterError, OSError) as error:
@@ -120,7 +121,7 @@ def connect_all(session: Session, keepers: list[Keeper]) -> None:
     until = time.monotonic() + seconds
     while True:
         for keeper in keepers:
-            if isinstance(keeper.gave_up, (AuthError, SkewError)):
+            if isinstance(keeper.gave_up, FINAL):
                 raise keeper.gave_up
         if all(keeper.tried.is_set() for keeper in keepers):
             if any(keeper.twin is not None for keeper in keepers):

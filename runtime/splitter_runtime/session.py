@@ -34,7 +34,7 @@ from .keeper import Keeper, connect_all
 from .notices import tell
 from .parked import Parked
 from .settings import Settings
-from .streams import Board
+from .streams import ATTEMPTS, Board
 from .twin import Call, Twin
 
 _TOGETHER = frozenset({"construct", "loader", "receive"})  # calls whose failure at one worker is worth knowing at once
@@ -205,10 +205,7 @@ class Session:
         """The worker for one more stream. WorkerLostError when there is none in time."""
         with self._order:
             home = self.home
-            for twin in list(self.twins):
-                lost = twin.lost()
-                if lost is not None:
-                    self.lose(twin, lost)
+            self.look()
             name = self.board.place(avoid)
             return next((twin for twin in self.twins if twin.name == name), home)
 
@@ -217,6 +214,14 @@ class Session:
         with self._order:
             self.board.release(name)
             self._let_go_of_leaving()
+
+    def look(self) -> None:
+        """Look for workers that are gone."""
+        with self._order:
+            for twin in list(self.twins):
+                lost = twin.lost()
+                if lost is not None:
+                    self.lose(twin, lost)
 
     def is_leaving(self, name: str) -> bool:
         """Whether that worker would like to end, or is gone."""
@@ -290,13 +295,15 @@ class Session:
 
     def _answer(self, call: Call, twice: bool) -> Frame:
         """The first answer, and, for some calls, the same of all others."""
-        while True:
+        for attempt in itertools.count(1):
             twin = self._who_answers(call)
             try:
                 frame, drew = self._wait_at(call, twin, shown=not twice)
                 break
             except SplitterError as error:
                 self.lose(twin, error)
+                if attempt == ATTEMPTS:  # it may be the call that brings them down
+                    raise
         if call.entry is not None:
             with self._order:
                 self._journal.settle(call.entry, drew=drew, raised=frame.kind is Kind.RAISED)
