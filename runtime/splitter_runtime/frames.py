@@ -134,8 +134,10 @@ def allocate(size: int) -> memoryview:
 class Assembler:
     """Puts the frames of one channel together again. Every payload is copied once, from the chunks into its allocation."""
 
-    def __init__(self, limits: Limits = DEFAULT_LIMITS, take: Callable[[int], memoryview] = allocate) -> None:
+    def __init__(self, limits: Limits = DEFAULT_LIMITS, take: Callable[[int], memoryview] = allocate, nearby: bool = False) -> None:
+        """`take` gives the memory of a payload. Values in segments (NEARBY) come only from processes of this machine."""
         self._limits, self._take = limits, take
+        self._kinds = _KINDS if nearby else _KINDS - {int(Kind.NEARBY)}
         self._pending = bytearray()  # of prefix and header
         self._frame: Frame | None = None  # waits for its payload
         self._filled = 0
@@ -163,7 +165,7 @@ class Assembler:
         if len(self._pending) < PREFIX.size:
             return rest
         magic, version, kind, header_size, size, number = PREFIX.unpack_from(self._pending)
-        if magic != MAGIC or version != VERSION or kind not in _KINDS:
+        if magic != MAGIC or version != VERSION or kind not in self._kinds:
             raise CodecError.of("R110", why="a frame does not start where it should")
         for what, given, limit in (("the header", header_size, self._limits.max_header), ("the payload", size, self._limits.max_payload)):
             if given > limit:

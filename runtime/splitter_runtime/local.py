@@ -57,7 +57,7 @@ class Wire:
         self.pid = 0  # not known before the process has said it
         self._handle = self._log = -1
         self._killed = ""
-        self._assembler = Assembler()
+        self._assembler = Assembler(nearby=True)
         self._descriptors: deque[int] = deque()
         self._shelf = Shelf()
         self._outgoing: deque[tuple[memoryview, Sequence[int]]] = deque()

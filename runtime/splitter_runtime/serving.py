@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import functools
 import os
+import resource
 import signal
 import socket
 import sys
@@ -141,7 +142,7 @@ class Server:
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=256, thread_name_prefix="splitter-session"),
             interceptors=[Gate(token)],
-            options=(*grpc_options(options.timeout_seconds), ("grpc.so_reuseport", 0)),
+            options=(*grpc_options(options.timeout_seconds), ("grpc.so_reuseport", 0), ("grpc.max_concurrent_streams", 128)),
         )
         self._server.add_generic_rpc_handlers((self.host,))
         self._health = health.HealthServicer()
@@ -224,6 +225,7 @@ def _serve_network(options: argparse.Namespace, message: Any) -> NoReturn:
     token = _token(options)
     over = threading.Event()
     launcher = Launcher.fork(functools.partial(run_template, here=False))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)  # a few for each stream
     # From here on there are threads; nothing may fork in this process any more.
     status: list[int] = []
     threading.Thread(target=_watch_launcher, args=(launcher.pid, over, status), daemon=True).start()

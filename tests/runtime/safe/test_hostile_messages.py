@@ -107,6 +107,7 @@ def test_frames_that_are_none(step: int) -> None:
         (prefix(version=9), "does not start"),
         (prefix(kind=0), "does not start"),
         (prefix(kind=255), "does not start"),
+        (prefix(kind=Kind.NEARBY, payload=28) + bytes(28), "does not start"),
         (prefix(header=1 << 31), "R112: the header"),
         (prefix(header=40, payload=1 << 62), "R112: the payload"),
         (prefix(payload=64), "R114: "),

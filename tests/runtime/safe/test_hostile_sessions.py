@@ -98,6 +98,8 @@ def test_limits_of_sessions(scratch: Scratch) -> None:
             next(first)
             assert caller.session()[0] == "RESOURCE_EXHAUSTED: 1 sessions are open here (--max-sessions)"
             first.cancel()
+        soft, hard = psutil.Process(workers["one"].pid).rlimit(psutil.RLIMIT_NOFILE)
+        assert soft == hard, "streams need descriptors"
         with Caller(workers["hasty"].address) as caller:
             assert caller.late() == "DEADLINE_EXCEEDED: no Hello in 1 seconds (--timeout-seconds)"
             status, taken = caller.session()
