@@ -16,10 +16,12 @@ import codecs
 import itertools
 import logging
 import os
+import queue
 import sys
 import threading
 import time
 import weakref
+from collections import deque
 from typing import Any
 
 from . import ambient
@@ -78,6 +80,9 @@ class Session:
         self.changes = 0  # counts calls that may change what the datasets give
         self.board = Board()
         self.parked: weakref.WeakSet[Parked] = weakref.WeakSet()  # of all loaders
+        self._dropped: deque[int] = deque()  # objects that the templates may forget
+        self._drops: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        threading.Thread(target=self._see_to_drops, name="splitter-drops", daemon=True).start()
         self.news = threading.Event()  # a keeper has something to say
         self._keepers = [Keeper(self, number, place) for number, place in enumerate(STATE.places)]
         try:
@@ -252,6 +257,7 @@ class Session:
         number = next(self._numbers)
         parts = pack(Kind.CALL, number, encode((name, fresh, peek, arguments), name=name))
         with self._order:
+            self._send_drops()
             if changes:
                 self.changes += 1
             states = {} if peek else ambient.states()
@@ -265,14 +271,25 @@ class Session:
         return call
 
     def drop(self, number: int) -> None:
-        """Let the templates forget an object. May be called by the garbage collector, in any thread."""
-        if self.owner != os.getpid() or Session._current is not self or self._over:
-            return
-        call = next(self._numbers)
-        parts = pack_value(Kind.CALL, call, ("drop", 0, True, (number,)))
-        self._journal.drop(number)
-        for twin in list(self.twins):
-            twin.tell(parts)
+        """Let the templates forget an object. May be called by the garbage collector, in any thread, in the middle of anything."""
+        if self.owner == os.getpid() and Session._current is self and not self._over:
+            self._dropped.append(number)
+            self._drops.put(True)
+
+    def _see_to_drops(self) -> None:
+        """In a thread of its own: what the garbage collector interrupts may hold any lock."""
+        while self._drops.get():
+            with self._order:
+                self._send_drops()
+
+    def _send_drops(self) -> None:
+        """With the lock held."""
+        while self._dropped:
+            number = self._dropped.popleft()
+            parts = pack_value(Kind.CALL, next(self._numbers), ("drop", 0, True, (number,)))
+            self._journal.drop(number)
+            for twin in list(self.twins):
+                twin.tell(parts)
 
     def forget(self, call: Call) -> None:
         """Nobody wants the answer of a call any more. May be called by the garbage collector, in any thread."""
@@ -362,6 +379,7 @@ class Session:
         """Have a stream forked from a template; returns its channel."""
         number = next(self._numbers)
         with self._order:
+            self._send_drops()
             twin.bring_up_to_date({}, ambient.settings(local=True))
             return twin.open(number, value, inbox)
 
@@ -370,6 +388,7 @@ class Session:
         if self.owner != os.getpid():
             return
         self._over = True
+        self._drops.put(False)
         for parked in list(self.parked):
             parked.close()
         for keeper in self._keepers:
