@@ -209,7 +209,7 @@ class Stage:
         expected = [line for kind in trainer.kinds for line in self._expected[kind]]
         seen = [line for lines in by_kind("\n".join(trainer.lines)).values() for line in lines]
         for here, there in zip(expected, seen, strict=False):
-            assert there == here, f"not what the script says; {trainer.told()}"
+            assert there == here, f"\nscript: {here}\nsplit:  {there}\n{trainer.told()}"
         assert (len(seen), status) == (len(expected), 0), trainer.told()
 
     def free_address(self) -> str:

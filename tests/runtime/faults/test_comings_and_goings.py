@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import signal
 
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from stage import Stage, Trainer, Worker, eventually
 
 LOST = "splitter_runtime.errors.WorkerLostError: R402"
@@ -49,8 +51,8 @@ def test_nobody_comes_back(stage: Stage) -> None:
 
 
 def test_a_worker_that_comes_late(stage: Stage) -> None:
-    """The trainer starts with those that are there; streams move over in the middle of an epoch."""
-    one, late = stage.worker(), stage.free_address()
+    """The trainer starts with those that are there; what is too much for these moves over in the middle of an epoch."""
+    one, late = stage.worker("--processes", "1"), stage.free_address()
     places = [f"noise:0:{step}" for step in range(6, 20)]
     trainer = stage.trainer("noise", workers=[one, late], pauses=places)
     trainer.until(f"pause {places[0]}")
@@ -107,6 +109,14 @@ def test_the_second_signal_ends_at_once(stage: Stage) -> None:
     trainer = stage.trainer("noise", workers=[one, two], pauses=["noise:0:6"])
     trainer.until("pause noise:0:6")
     one.process.send_signal(signal.SIGTERM)
+    assert eventually(lambda: not serves(one), 30)
     one.end(signal.SIGTERM)
     trainer.go()
     stage.assert_same(trainer)
+
+
+def serves(worker: Worker) -> bool:
+    """What the worker's health service says."""
+    with grpc.insecure_channel(worker.address) as channel:
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=""), timeout=30)
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

@@ -43,13 +43,19 @@ def test_on_local_workers(stage: Stage, what: str, kinds: tuple[str, ...], place
     ids=["launcher", "template", "stream"],
 )
 def test_on_remote_workers(stage: Stage, what: str, kinds: tuple[str, ...], places: tuple[str, ...]) -> None:
-    """Here and there in turn, while a kind of loader is used that has its state in what is killed."""
+    """Here and there in turn, while a kind of loader is used that has its state in what is killed.
+
+    A worker ends with its launcher, and is started again by whoever started it.
+    """
     workers = [worker.listening() for worker in (stage.worker(wait=False), stage.worker(wait=False))]
     trainer = stage.trainer(*kinds, workers=workers, pauses=places)
     for number, place in enumerate(places):
         trainer.until(f"pause {place}")
         kill_in_one(workers[number % 2 :] + workers[: number % 2], what)
         trainer.go()
+        if what == "launcher":
+            assert workers[number].status() != 0
+            workers[number] = stage.worker(listen=workers[number].address)
     stage.assert_same(trainer)
 
 

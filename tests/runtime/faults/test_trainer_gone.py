@@ -33,14 +33,3 @@ def test_everything_goes(stage: Stage, kind: str) -> None:
     assert alive(remote.host) and alive(remote.launchers[0])
     assert eventually(lambda: len(segments(worker.process)) <= before, WITHIN_S), segments(worker.process)
     stage.assert_same(stage.trainer("pure", workers=[worker]))
-
-
-def test_a_stopped_worker_goes_with_its_trainer(stage: Stage) -> None:
-    trainer = stage.trainer("noise", pauses=["noise:0:6"])
-    trainer.until("pause noise:0:6")
-    family = trainer.local()[0]
-    for process in family.all():
-        process.suspend()
-    trainer.process.kill()
-    assert_ends(family.all(), WITHIN_S)
-    trainer.status()
