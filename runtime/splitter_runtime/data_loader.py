@@ -74,6 +74,9 @@ class RemoteLoader(torch.utils.data.DataLoader[Any]):
             return super()._get_iterator()
         received = self._hand_over(self._site, names) if names else None
         if self._site is None:
+            if saved is not None:
+                why = "its dataset can't be sent, so its batches are made by torch's own loader"
+                raise ConfigError.of("R603", loader=self.feed, why=why)
             return super()._get_iterator()
         described = received.reference if received is not None and self._send else describe(self.dataset, number_of)
         if saved is not None:

@@ -196,7 +196,7 @@ def _save(loader: RemoteLoader, progress: Progress) -> dict[str, Any]:
         window = [*draws.recent][-(draws.drawn - progress.passed) :] if draws.drawn > progress.passed else []
         found["sampler"], found["window"] = stateful.state_dict(), window
     if stateful is None and position is None:
-        usual = mode != "again" and all(type(sampler) in _USUAL for sampler in (loader._index_sampler, loader.sampler))
+        usual = mode != "again" and all(type(sampler) in _USUAL for sampler in _samplers(loader))
         names = [name for name in progress.beginning.trainer if name == "torch" or not usual]
         found["trainer"] = shelf.put({name: progress.beginning.trainer[name] for name in names})
     found["own"] = [
@@ -206,6 +206,12 @@ def _save(loader: RemoteLoader, progress: Progress) -> dict[str, Any]:
         found["streams"] = [_stream(loader, shelf, *one) for one in zip(progress.counts, progress.behind, strict=True)]
     found["generators"] = shelf.tensor()
     return found
+
+
+def _samplers(loader: RemoteLoader) -> list[Any]:
+    """The sampler that is asked, and the one that it asks."""
+    asked = loader._index_sampler
+    return [asked, asked.sampler] if type(asked) is BatchSampler else [asked]
 
 
 def _both(shelf: Shelf, before: Any, generator: Any) -> dict[str, Any]:
