@@ -68,15 +68,15 @@ class Log:
     """One line for each event, with the seconds since the faults began."""
 
     def __init__(self, file: TextIO | None) -> None:
-        self._file, self._start = file, time.monotonic()
+        self._file, self.began = file, time.monotonic()
 
     def begin(self) -> None:
         """Time starts now."""
-        self._start = time.monotonic()
+        self.began = time.monotonic()
 
     def __call__(self, event: str) -> None:
         if self._file is not None:
-            print(f"{time.monotonic() - self._start:8.2f} {event}", file=self._file, flush=True)
+            print(f"{time.monotonic() - self.began:8.2f} {event}", file=self._file, flush=True)
 
 
 def rampage(cast: Cast, hits: tuple[Hit, ...], seconds: float, log: Log, show: Callable[[str], None]) -> Story:
@@ -167,8 +167,8 @@ def report(console: Console, story: Story, totals: Totals, epochs: int) -> bool:
     table.add_row("all", str(len(story.blows)), str(survived), f"{max(longest.values(), default=0.0):.1f}")
     console.print(table)
     console.print(
-        f"{totals.compared:,} batches of {epochs} epochs compared: "
-        f"{totals.lost} lost, {totals.duplicated} duplicated, {totals.different} different"
+        f"{totals.compared:,} batches of {epochs} epochs compared: {totals.lost} lost, {totals.duplicated} duplicated, "
+        f"{totals.different} different, and {totals.losses} losses different besides"
     )
     if story.missed:
         console.print(f"{story.missed} faults found nobody to hit")
@@ -219,6 +219,9 @@ def chaos(console: Console, args: argparse.Namespace, folder: Path, cable: Cable
     with console.status(f"running the script for {epochs} epochs"):
         argv = [sys.executable, "train.py", "photos", "--epochs", str(epochs)]
         script = run_command(argv, folder=folder, seconds=120 + 300 * args.minutes, env=environment).stdout.splitlines()
+    begin = log.began
+    (folder / "trainer.out").write_text("".join(f"{at - begin:8.2f} {line}\n" for at, line in story.lines), encoding="utf-8")
+    (folder / "script.out").write_text("".join(f"{line}\n" for line in script), encoding="utf-8")
     totals = compare(script if story.status == 0 else script[: len(lines)], lines)
     return report(console, story, totals, epochs)
 
