@@ -225,6 +225,7 @@ def _serve_network(options: argparse.Namespace, message: Any) -> NoReturn:
     token = _token(options)
     over = threading.Event()
     launcher = Launcher.fork(functools.partial(run_template, here=False))
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else whoever fails to connect writes a line into this worker's log each time
     resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)  # a few for each stream
     # From here on there are threads; nothing may fork in this process any more.
     status: list[int] = []

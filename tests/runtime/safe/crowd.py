@@ -34,6 +34,7 @@ splitter_runtime.program("worker.py", digest="{DIGEST}", script="train.py")
 data = splitter_runtime.RemoteDataset("numbers", {{}})
 print([batch.sum().item() for count in (0, 2) for batch in splitter_runtime.DataLoader(data, batch_size=4, num_workers=count)])
 """
+PAUSED = TRAINER.replace("print(", "len(data), __import__('time').sleep(3)\nprint(")
 PRINTED = "[30, 78, 30, 78]\n"
 
 
@@ -64,11 +65,11 @@ class Worker:
         return [template for launcher in psutil.Process(self.pid).children() for template in launcher.children()]
 
 
-def train(scratch: Scratch, target: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def train(scratch: Scratch, target: str, text: str = TRAINER, **environment: str) -> subprocess.CompletedProcess[str]:
     """Run a real trainer of such a worker; a good one prints PRINTED."""
     folder = scratch.folder / "trainer"
     folder.mkdir(exist_ok=True)
-    for name, content in {"train.py": "", "worker.py": "", "trainer.py": TRAINER}.items():
+    for name, content in {"train.py": "", "worker.py": "", "trainer.py": text}.items():
         (folder / name).write_text(content)
     return scratch.run([sys.executable, "trainer.py"], folder, SPLITTER_WORKERS=target, **environment)
 
@@ -96,10 +97,8 @@ def crowd(folder: Path, environment: Mapping[str, str], commands: Mapping[str, S
 def main(folder: Path) -> None:
     """The process that forks them."""
     import torch
-    from grpc_health.v1 import health_pb2_grpc  # noqa: F401
 
     import splitter_runtime
-    from splitter_runtime import serving, worker  # noqa: F401
 
     class Numbers(torch.utils.data.Dataset):  # type: ignore[type-arg]
         def __len__(self) -> int:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 from callers import Caller, hello
-from crowd import PRINTED, Worker, crowd, train
+from crowd import PAUSED, PRINTED, Worker, crowd, train
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scratch import Scratch
@@ -71,6 +71,14 @@ def answer(caller: Caller, bodies: list[bytes]) -> str:
     ended = [message.ended.why for message in taken if message.WhichOneof("kind") == "ended" and message.ended.channel == 0]
     assert len(ended) + (status != "OK") == 1, (status, ended)
     return f"ended: {ended[0]}" if ended else status
+
+
+def test_a_trainer_that_asks_for_nothing_for_long(scratch: Scratch) -> None:
+    """It loses its session, and has another one when it asks again."""
+    with crowd(scratch.folder / "crowd", scratch.environment(), {"idle": [*LOCAL, "--idle-seconds", "1"]}) as workers:
+        ended = train(scratch, workers["idle"].address, PAUSED)
+        assert ended.stdout == PRINTED, ended.stderr
+        assert "nothing was asked for in 1 seconds" in ended.stderr
 
 
 def test_one_reason_each(scratch: Scratch) -> None:
