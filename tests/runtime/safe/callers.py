@@ -98,10 +98,12 @@ class Caller:
             call.cancel()
         return "OK"
 
-    def session(self, *bodies: bytes, greeting: bytes | None = None, seconds: float = SECONDS) -> tuple[str, list[pb.FromWorker]]:
+    def session(
+        self, *bodies: bytes, greeting: bytes | None = None, seconds: float = SECONDS, until: int = -1
+    ) -> tuple[str, list[pb.FromWorker]]:
         """Hello and more, and then nothing: what comes back until the worker ends the session, whose status and reason come first.
 
-        After `seconds` the trainer ends it.
+        After `seconds`, or when something comes of the channel `until`, the trainer ends it.
         """
         over = threading.Event()
 
@@ -114,6 +116,8 @@ class Caller:
         try:
             for raw in self.stream(SESSION, sent()):
                 taken.append(pb.FromWorker.FromString(raw))
+                if taken[-1].data.channel == until:
+                    over.set()
         except grpc.RpcError as error:
             return f"{error.code().name}: {error.details()}", taken
         finally:

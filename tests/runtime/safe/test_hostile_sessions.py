@@ -16,7 +16,10 @@ from scratch import Scratch
 
 from splitter_runtime import feed_pb2 as pb
 from splitter_runtime.codec import encode
-from splitter_runtime.frames import MAGIC, PREFIX, VERSION, Kind, pack_value
+from splitter_runtime.frames import MAGIC, PREFIX, VERSION, Assembler, Kind, pack_value
+from splitter_runtime.outlet import LINES
+from splitter_runtime.stream import Order
+from splitter_runtime.trees import Reference
 from splitter_runtime.wire import SESSION, Data, dump
 
 LOCAL = ["--listen", "127.0.0.1:0"]
@@ -161,6 +164,26 @@ MESSAGES = st.builds(
 )
 
 
+# a stream that runs, for what follows to hit
+LOOP = {"dataset_kind": 0, "auto_collation": True, "drop_last": False, "base_seed": 1, "worker_id": 0, "num_workers": 1}
+ORDER = Order({**LOOP, "persistent_workers": False, "shared_seed": None}, (LINES, LINES))
+STREAM = [
+    data(0, frame(Kind.CALL, CALLS[0]) + frame(Kind.CALL, CALLS[2])),
+    opening(1, frame(Kind.OPEN, {"loader": 2, "iteration": 1, "dataset": Reference(1), "order": ORDER})),
+    data(1, frame(Kind.INDEX, [0, 1])),
+]
+
+
+def test_a_stream(worker: Worker) -> None:
+    """What the next test throws things at makes batches."""
+    with Caller(worker.address) as caller:
+        _, taken = caller.session(*STREAM, until=1)
+        assembler = Assembler()
+        kinds = [each.kind for message in taken if message.data.channel == 1 for each in assembler.feed(message.data.body)]
+        assert kinds, taken
+        assert not {Kind.FAULT, Kind.RAISED} & set(kinds)
+
+
 @pytest.fixture(scope="module")
 def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     scratch = Scratch(tmp_path_factory.mktemp("sessions"), tmp_path_factory.mktemp("library"))
@@ -173,8 +196,12 @@ def worker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worker]:
     scratch.assert_nothing_left()
 
 
+def sum_of(lists: tuple[list[bytes], ...]) -> list[bytes]:
+    return [message for each in lists for message in each]
+
+
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(st.lists(MESSAGES, min_size=1, max_size=6), min_size=6, max_size=6))
+@given(st.lists(st.tuples(st.sampled_from([[], STREAM]), st.lists(MESSAGES, min_size=1, max_size=6)).map(sum_of), min_size=6, max_size=6))
 def test_anything(worker: Worker, sessions: list[list[bytes]]) -> None:
     """Sessions side by side; a trainer comes afterwards, when the fixture ends."""
     with Caller(worker.address) as caller, ThreadPoolExecutor(len(sessions)) as pool:
