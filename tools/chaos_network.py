@@ -2,6 +2,7 @@
 
     with Proxy("127.0.0.1:7077") as proxy:     connect to proxy.address
         proxy.reset()                          every connection gets a TCP reset
+        proxy.reset_after(1 << 20)             when another MiB has come from the target
         proxy.hold(); proxy.release()          nothing goes through, and nobody is told
     with Cable() as cable:
         [*cable.inside("trainer"), "python", "train_trainer.py"]
@@ -35,6 +36,7 @@ class Proxy:
         self._target = (host, int(port))
         self._loop = asyncio.new_event_loop()
         self._connections: set[asyncio.StreamWriter] = set()
+        self._fuse: int | None = None  # bytes from the target until a reset
         self._open = asyncio.Event()
         self._open.set()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -51,6 +53,10 @@ class Proxy:
     def reset(self) -> int:
         """Reset all connections; returns how many there were."""
         return int(self._do(self._reset())) // 2
+
+    def reset_after(self, count: int) -> None:
+        """Reset all connections, once, when so many bytes more have come from the target."""
+        self._fuse = count
 
     def hold(self) -> None:
         """From now on nothing goes through, and connections stay as they are."""
@@ -100,16 +106,21 @@ class Proxy:
         pair = {writer, back}
         self._connections |= pair
         try:
-            await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer))
+            await asyncio.gather(self._pass_on(reader, back), self._pass_on(there, writer, fused=True))
         finally:
             self._connections -= pair
             for each in pair:
                 each.close()
 
-    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, fused: bool = False) -> None:
         with contextlib.suppress(OSError):  # reset, by either side or by us: the other direction ends too
             while chunk := await reader.read(CHUNK):
                 await self._open.wait()
+                if fused and self._fuse is not None:
+                    self._fuse -= len(chunk)
+                    if self._fuse < 0:
+                        self._fuse = None
+                        await self._reset()
                 writer.write(chunk)
                 await writer.drain()
             writer.write_eof()

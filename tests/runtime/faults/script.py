@@ -103,15 +103,27 @@ class Marked(IterableDataset):
 class Plain(Dataset):
     """Draws nothing and keeps nothing."""
 
-    def __init__(self, rows, width=4):
+    def __init__(self, rows):
         self.rows = rows
-        self.width = width
 
     def __len__(self):
         return self.rows
 
     def __getitem__(self, index):
-        return torch.arange(index, index + self.width).float() / self.rows, index % 3
+        return torch.arange(index, index + 4).float() / self.rows, index % 3
+
+
+class Wide(Dataset):
+    """Draws, keeps nothing, and makes a MiB of each sample."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return self.rows
+
+    def __getitem__(self, index):
+        return torch.rand(1) + torch.arange(index, index + (1 << 18)).float() / self.rows, index % 3
 
 
 class Told(Dataset):
@@ -217,7 +229,7 @@ def pure():
 
 
 def large():
-    train("large", DataLoader(Plain(36, 1 << 18), batch_size=4, num_workers=2))
+    train("large", DataLoader(Wide(48), batch_size=4, num_workers=2))
 
 
 def inline():

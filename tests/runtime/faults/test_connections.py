@@ -32,6 +32,19 @@ def test_a_reset_of_one_of_two(stage: Stage) -> None:
         stage.assert_same(trainer)
 
 
+def test_resets_in_the_middle_of_a_batch(stage: Stage) -> None:
+    """A batch of 4 MiB that has come in part hasn't come: nor has what was said of the generators behind it."""
+    worker = stage.worker()
+    places = ("large:0:2", "large:1:2")
+    with Proxy(worker.address) as proxy:
+        trainer = stage.trainer("large", workers=[proxy.address], pauses=places)
+        for place, count in zip(places, (6 << 20, 2 << 20), strict=True):
+            trainer.until(f"pause {place}")
+            proxy.reset_after(count)
+            trainer.go()
+        stage.assert_same(trainer)
+
+
 def test_a_partition(stage: Stage) -> None:
     """Packets between two network namespaces get lost: for a moment, which nobody notices; then until both sides have given up."""
     with Cable() as cable:
