@@ -7,7 +7,6 @@ and streams may move there.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 import threading
 import time
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
 LONGEST_PAUSE = 2.0  # seconds between two attempts
 ATTEMPTS = 3  # at starting a local worker, one after another
 FINAL = (AuthError, ConfigError, SkewError)  # trying again would not help
-log = logging.getLogger("splitter_runtime")
 
 
 class Keeper:

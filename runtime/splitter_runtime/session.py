@@ -157,12 +157,9 @@ class Session:
 
     def _replay(self, twin: Twin, entries: list[Entry]) -> None:
         """Have calls that were answered elsewhere carried out once more."""
-        calls = []
         for entry in entries:
             call = Call(entry.number, "", [self._journal.body(entry)], entry.states, entry.settings)
             twin.submit(call)
-            calls.append(call)
-        for entry, call in zip(entries, calls, strict=True):
             while (frame := twin.next_frame(call)).kind not in LAST_OF_CALL:
                 pass
             twin.answered(call)
@@ -311,7 +308,7 @@ class Session:
         return frame
 
     def _answer(self, call: Call, twice: bool) -> Frame:
-        """The first answer, and, for some calls, the same of all others."""
+        """The first answer; those of the others must be there, too, before the next call."""
         for attempt in itertools.count(1):
             twin = self._who_answers(call)
             try:
@@ -324,9 +321,8 @@ class Session:
         if call.entry is not None:
             with self._order:
                 self._journal.settle(call.entry, drew=drew, raised=frame.kind is Kind.RAISED)
-        if call.name in _TOGETHER and frame.kind is not Kind.RAISED:
-            for other in [other for other in list(call.answers) if other is not twin and other in self.twins]:
-                self._compare(call, other, twin)
+        for other in [other for other in list(call.answers) if other is not twin and other in self.twins]:
+            self._compare(call, other, twin, frame)
         return frame
 
     def _who_answers(self, call: Call) -> Twin:
@@ -364,16 +360,22 @@ class Session:
             elif frame.kind in LAST_OF_CALL:
                 return frame, drew
 
-    def _compare(self, call: Call, other: Twin, home: Twin) -> None:
+    def _compare(self, call: Call, other: Twin, home: Twin, answer: Frame) -> None:
+        """Wait for another template's answer; do without it when it isn't like the home's."""
         try:
             frame, _ = self._wait_at(call, other, shown=False)
         except SplitterError as error:
             self.lose(other, error)
             return
-        if frame.kind is Kind.RAISED:
-            failure = rebuild(frame.value, self.lines)
-            why = f"it raised {type(failure).__name__} where {home.name} did not"
-            raise WorkerLostError.of("R401", worker=other.name, why=why) from failure
+        if (frame.kind is Kind.RAISED) == (answer.kind is Kind.RAISED):
+            return
+        failure = rebuild((frame if frame.kind is Kind.RAISED else answer).value, self.lines)
+        did, not_ = (other, home) if frame.kind is Kind.RAISED else (home, other)
+        why = f"{did.name} raised {type(failure).__name__} where {not_.name} did not"
+        different = WorkerLostError.of("R401", worker=other.name, why=why)
+        if call.name in _TOGETHER:  # files that are missing on one host, for example
+            raise different from failure
+        self.lose(other, different)
 
     def open_stream(self, value: dict[str, Any], twin: Twin, inbox: Inbox) -> Any:
         """Have a stream forked from a template; returns its channel."""

@@ -19,7 +19,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _Resum
 from .errors import CodecError, ConfigError, SplitterError
 from .failures import Lost, StreamFailure
 from .frames import Frame, Kind, pack, pack_value
-from .inbox import Ended, Inbox
+from .inbox import LOOK, Ended, Inbox
 from .notices import tell
 from .outlet import Console
 from .stream import SKIPPED, Order, Start
@@ -86,7 +86,13 @@ class ResultQueue:
         until = None if timeout is None else time.monotonic() + timeout
         while not self._ready:
             self._consider_moving()
-            self.pump(None if until is None else max(0.0, until - time.monotonic()))
+            left = LOOK if until is None else min(LOOK, max(0.0, until - time.monotonic()))
+            try:
+                self.pump(left)
+            except queue.Empty:
+                self._context.site.session.look()
+                if until is not None and time.monotonic() >= until:
+                    raise
         self._batches += 1
         return self._ready.popleft()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from . import ambient
 from .errors import SplitterError, WorkerLostError
-from .frames import Buffer, Frame, Kind, pack_value
+from .frames import LAST_OF_CALL, Buffer, Frame, Kind, pack_value
 from .inbox import Ended, Inbox
 from .journal import Entry
 from .manifest import Manifest
@@ -43,6 +43,8 @@ class Twin:
         self._settings: Mapping[str, Any] = {}
         self.leaving = False
         self._pending: dict[int, Call] = {}
+        self._unanswered: set[int] = set()  # calls that may draw
+        self._newest = 0  # call that took states along
         self._inbox = Inbox(patience)
         self._turn = threading.RLock()
         self._failed: SplitterError | None = None
@@ -67,7 +69,8 @@ class Twin:
         """Send generator states and settings, as far as the template hasn't got them."""
         if not self.link.local:
             settings = {name: value for name, value in settings.items() if name not in ambient.LOCAL}
-        new = ambient.changes(self.known, states)
+        # What a call draws is known when it is answered.
+        new = dict(states) if self._unanswered else ambient.changes(self.known, states)
         if new or settings != self._settings:
             self._channel.send(pack_value(Kind.CONTEXT, 0, {"states": new, "settings": settings}))
             self.known.update(new)
@@ -78,6 +81,9 @@ class Twin:
         self.bring_up_to_date(call.states, call.settings)
         call.answers[self] = deque()
         self._pending[call.number] = call
+        if call.states:
+            self._newest = call.number
+            self._unanswered.add(call.number)
         self._channel.send(call.parts)
 
     def tell(self, parts: Sequence[Buffer]) -> None:
@@ -105,8 +111,10 @@ class Twin:
         elif isinstance(event, Ended):
             self.fail(WorkerLostError.of("R401", worker=self.name, why=f"its template process ended ({event.why})"))
         else:
-            if event.kind is Kind.STATES:
+            if event.kind is Kind.STATES and event.number >= self._newest:
                 self.known.update(event.value)
+            elif event.kind in LAST_OF_CALL:
+                self._unanswered.discard(event.number)
             call = self._pending.get(event.number)
             if call is not None:
                 call.answers[self].append(event)
