@@ -136,12 +136,14 @@ class Close(_message.Message):
     def __init__(self, channel: _Optional[int] = ...) -> None: ...
 
 class Ended(_message.Message):
-    __slots__ = ("channel", "why")
+    __slots__ = ("channel", "why", "started")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    STARTED_FIELD_NUMBER: _ClassVar[int]
     channel: int
     why: str
-    def __init__(self, channel: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+    started: bool
+    def __init__(self, channel: _Optional[int] = ..., why: _Optional[str] = ..., started: _Optional[bool] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ()

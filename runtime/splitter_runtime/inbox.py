@@ -26,6 +26,7 @@ class Ended:
     """The process behind a channel has ended."""
 
     why: str
+    started: bool = True  # it had said its number
 
 
 Event: TypeAlias = "Frame | Ended | SplitterError"

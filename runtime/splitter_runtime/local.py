@@ -152,7 +152,7 @@ class Wire:
         if chunk and self.pid == 0:
             chunk = self._meet(chunk)
         elif not chunk:
-            return [Ended(self.why())]
+            return [Ended(self.why(), started=self.pid != 0)]
         found: list[Frame | Ended | CodecError] = []
         try:
             for frame in self._assembler.feed(chunk):

@@ -166,7 +166,8 @@ class StreamContext:
     def killed(self, number: int, worker: str, why: str, indices: Any) -> SplitterError:
         """The error that says that one batch brings every process down."""
         shown = samples(indices[0] if indices else None)
-        return WorkerLostError.of("R403", number=number, loader=self.site.feed, times=ATTEMPTS, worker=worker, why=why, indices=shown)
+        name = self.tally.site.name
+        return WorkerLostError.of("R403", number=number, loader=name, times=ATTEMPTS, worker=worker, why=why, indices=shown)
 
     def open(self, order: Order, stream: Stream, avoid: str | None) -> tuple[str, Any]:
         """Have a process take the order, on the worker with the most room; returns that worker's name and the channel."""

@@ -184,7 +184,7 @@ class RemoteLink:
             with self._lock:
                 ended = self._channels.pop(message.ended.channel, None)
             if ended is not None:
-                ended.tell(Ended(message.ended.why))
+                ended.tell(Ended(message.ended.why, message.ended.started))
 
     def _lost_by(self, error: grpc.RpcError) -> WorkerLostError:
         details = error.details() or error.code().name

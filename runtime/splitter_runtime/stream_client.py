@@ -248,16 +248,20 @@ class Stream:
             self._ended = True
             return None
         if isinstance(event, Ended):
-            return self._lose_process(event.why)
+            return self._lose_process(event)
         self.context.site.session.lose_by_name(self._worker, event)
         return self._go_on("lost", str(event))
 
-    def _lose_process(self, why: str) -> Any:
+    def _lose_process(self, ended: Ended) -> Any:
         """Its process has ended, and goes on; the user is told, unless the whole worker is gone, of which the session tells."""
         session, worker = self.context.site.session, self._worker
-        why = session.lines.map(why)
+        session.look()
+        if all(twin.name != worker for twin in session.twins):
+            return self._go_on("lost", ended.why)
+        self._course.losses += 1.0 if ended.started else 0.2  # the worker may be about to be lost
+        why = session.lines.map(ended.why)
         result = self._go_on("lost", why)
-        if result is None and any(twin.name == worker and twin.lost() is None for twin in session.twins):
+        if result is None and ended.started:
             name = self.context.tally.site.name
             tell(logging.WARNING, f"{name}: stream {self._number} on {worker} was lost ({why}); it goes on in another process")
         return result
@@ -317,7 +321,6 @@ class Stream:
     def _go_on(self, kind: str, why: str) -> Any:
         """Have another process take its place; a result that says so when that can't be."""
         self._leaving = False
-        self._course.losses += kind == "lost"
         if self._course.losses >= ATTEMPTS:
             indices = self.context.indices(self._course.waiting()[:1])
             return None, Lost(self.context.killed(self._number, self._worker, why, indices))

@@ -145,14 +145,15 @@ class Course:
 
     def __init__(self, keeps_state: bool) -> None:
         self._keeps_state = keeps_state
-        self._told: dict[int, bytes | tuple[int, int]] = {}  # by batch; negative numbers are RESUMEs
+        self._told: dict[tuple[int, int], bytes | tuple[int, int]] = {}  # by epoch and batch, -1 for the RESUME that begins the epoch
         self._spool: Spool | None = None
-        self._resumes = 0
+        self._resumes = self._resumed = 0  # told, and answered
+        self._coming: Mapping[str, Any] = {}  # of a cursor whose answer has not come
         self._answered = 0  # of those
         self._moved = False  # a cursor has come, and belongs to the next answer
         self._began = False  # something was answered before the newest cursor
         self._epoch = 0  # RESUMEs before the newest cursor
-        self.losses = 0  # since the last answer
+        self.losses = 0.0  # since the last answer; a process that didn't even start counts less
         self.states: Mapping[str, Any] = {}
         self.printed = [0, 0]  # bytes of both outputs since the start or the cursor
 
@@ -160,34 +161,39 @@ class Course:
         """A frame was sent: INDEX of a batch, or RESUME. OSError when there is no room to keep it."""
         if number is None:
             self._resumes += 1
-            number = -self._resumes
+            number = -1
+        key = self._resumes, number
         if self._keeps_state:
             self._spool = self._spool or Spool()
-            self._told[number] = self._spool.add(frame)
+            self._told[key] = self._spool.add(frame)
         else:
-            self._told[number] = frame
+            self._told[key] = frame
 
     def at(self, states: Mapping[str, Any]) -> None:
         """A cursor has come; the answer that it stands behind follows."""
-        self.states = {**self.states, **states}
+        self._coming = states
         self._moved = True
 
     def answered(self, number: int | None) -> None:
         """An answer has come: to the INDEX of a batch, or to the first RESUME."""
-        self.losses = 0
+        self.losses = 0.0
         if number is None:
-            number = next(told for told in self._told if told < 0)
+            self._resumed += 1
+            number = -1
+        key = self._resumed, number
         if not self._keeps_state:
-            self._told.pop(number, None)  # it may have been taken back, too late
+            self._told.pop(key, None)  # it may have been taken back, too late
         elif self._moved:
-            while (first := next(iter(self._told))) != number:
+            while (first := next(iter(self._told))) != key:
                 del self._told[first]
-            del self._told[number]
+            del self._told[key]
             self._answered = 0
         else:
             self._answered += 1
             return
-        self._moved, self._began = False, True
+        if self._moved:
+            self.states = {**self.states, **self._coming}
+        self._moved, self._coming, self._began = False, {}, True
         self._epoch = self._resumes
         self.printed = [0, 0]
 
@@ -204,14 +210,15 @@ class Course:
 
     def waiting(self) -> list[int]:
         """Batches that are not answered."""
-        return [number for number in list(self._told)[self._answered :] if number >= 0]
+        return [number for _, number in list(self._told)[self._answered :] if number >= 0]
 
     def forget(self, number: int) -> None:
         """Another stream makes that batch."""
-        self._told.pop(number, None)
+        self._told.pop((self._resumed, number), None)
 
     def restart(self) -> tuple[Start, list[bytes]]:
         """Where another process starts, and the frames that it is told."""
+        self._moved = False  # what that cursor belongs to has not come
         frames = [place if isinstance(place, bytes) else self._read(place) for place in self._told.values()]
         skip = (self.printed[0], self.printed[1])
         return Start(dict(self.states), self._answered, skip, quiet=self._began), frames

@@ -31,8 +31,9 @@ def options(patience: float) -> tuple[tuple[str, int], ...]:
         ("grpc.keepalive_timeout_ms", half),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_ping_interval_without_data_ms", half),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 50),
+        ("grpc.http2.min_ping_interval_without_data_ms", 50),
+        ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.http2.ping_timeout_ms", half),
         ("grpc.max_reconnect_backoff_ms", 1000),
         ("grpc.min_reconnect_backoff_ms", max(1000, 2 * half)),  # also how long one attempt to connect may take
     )

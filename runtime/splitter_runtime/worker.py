@@ -170,7 +170,7 @@ class Session:
         """A process has ended, or says what it can't."""
         if not isinstance(event, Ended):
             wire.kill()
-            return pb.FromWorker(ended=pb.Ended(channel=wire.channel, why=str(event)))
+            return pb.FromWorker(ended=pb.Ended(channel=wire.channel, why=str(event), started=True))
         if wire.channel == TEMPLATE:
             self._over = True
         else:
@@ -178,7 +178,7 @@ class Session:
                 self._wires.pop(wire.channel, None)
                 self._past.add(self._flows.pop(wire.channel, Flow()))
             wire.close()
-        return pb.FromWorker(ended=pb.Ended(channel=wire.channel, why=event.why))
+        return pb.FromWorker(ended=pb.Ended(channel=wire.channel, why=event.why, started=event.started))
 
     def status(self) -> SessionStatus:
         """What it does now."""
