@@ -122,6 +122,7 @@ class RemoteFetcher:
     ) -> None:
         """Make the fetcher on the templates; for an iterable dataset that calls iter() on it, unless it starts at a position."""
         self._site, self._progress = site, progress
+        self._keeps_state = not site.stateless or kind == _DatasetKind.Iterable  # an iterator is at some place
         self.session: Session = site.session
         self.number = site.session.number()
         arguments = (site.number, dataset, kind, auto_collation, drop_last, position)
@@ -132,9 +133,9 @@ class RemoteFetcher:
 
     def submit(self, index: Any) -> Call:
         """Send a fetch in its turn: only the home template makes it, since no other one knows the dataset's state from here on."""
-        if not self._site.stateless:
+        if self._keeps_state:
             self.session.stay_at_home()
-        return self.session.submit("fetch", self.number, index, at_home=True, changes=not self._site.stateless)
+        return self.session.submit("fetch", self.number, index, at_home=True, changes=self._keeps_state)
 
     def fetch(self, index: Any) -> Any:
         """One batch. Raises what the dataset or collate_fn raises."""
