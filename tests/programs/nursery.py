@@ -19,6 +19,8 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,11 +63,17 @@ class Nursery:
         self._process.stdin.close()
         self._process.wait()
 
-    def run(self, folder: Path, program: str, *, seconds: float) -> Ended:
-        """Run a program of the folder, with the folder as working directory, for at most `seconds`."""
+    def run(self, folder: Path, program: str, *arguments: str, seconds: float, environment: Mapping[str, str] | None = None) -> Ended:
+        """Run a program of the folder, with the folder as working directory, for at most `seconds`; `environment` is added."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        out, err = (folder / f"{program}.{kind}" for kind in ("stdout", "stderr"))
-        order = {"folder": str(folder), "program": program, "stdout": str(out), "stderr": str(err), "seconds": seconds}
+        order = {"folder": str(folder), "program": program, "arguments": arguments, "environment": dict(environment or {})}
+        with tempfile.TemporaryDirectory() as around:
+            return self._run({**order, "seconds": seconds}, around)
+
+    def _run(self, order: dict[str, Any], around: str) -> Ended:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        out, err = (Path(around) / kind for kind in ("stdout", "stderr"))
+        order.update(stdout=str(out), stderr=str(err))
         self._process.stdin.write(json.dumps(order).encode() + b"\n")
         self._process.stdin.flush()
         answer = json.loads(self._process.stdout.readline())
@@ -99,7 +107,8 @@ def serve() -> None:
                 os.dup2(file, descriptor)
                 os.close(file)
             os.chdir(order["folder"])
-            leave(lambda program=order["program"]: become(program, []))
+            os.environ.update(order["environment"])
+            leave(lambda order=order: become(order["program"], order["arguments"]))
         os.write(answers, json.dumps(wait(pid, order["seconds"])).encode() + b"\n")
 
 

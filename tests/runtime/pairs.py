@@ -15,6 +15,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from quick import run_quickly
 from scratch import Scratch
 
 IMPORTS = """\
@@ -109,8 +110,8 @@ Ended = subprocess.CompletedProcess[str]
 def run_both(scratch: Scratch, pair: Pair, *arguments: str, **environment: str) -> tuple[Ended, Ended]:
     """Script and trainer program, run one after the other."""
     folder = pair.write(scratch.folder / "pair")
-    script = scratch.run([sys.executable, "train.py", *arguments], folder, **environment)
-    split = scratch.run([sys.executable, "train_trainer.py", *arguments], folder, **environment)
+    script = run_quickly([sys.executable, "train.py", *arguments], folder, **environment)
+    split = run_quickly([sys.executable, "train_trainer.py", *arguments], folder, **environment)
     return script, split
 
 
