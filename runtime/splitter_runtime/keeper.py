@@ -35,6 +35,9 @@ class Keeper:
         self._stop = threading.Event()
         self.tried = threading.Event()  # an attempt has come to its end
         self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._busy = self._wanted = False
+        self._old: Twin | None = None  # to be closed
         self.twin: Twin | None = None
         self.reason: object = "it is not there yet"
         self.gave_up: SplitterError | None = None  # why it isn't tried any more
@@ -42,11 +45,25 @@ class Keeper:
 
     def look_for_it(self, *, seconds: float = 0.0) -> None:
         """Start to look for the worker; the first attempt may take that long."""
-        if self._thread is not None and self._thread.is_alive():
-            return
-        old, self.twin = self.twin, None
-        self._thread = threading.Thread(target=self._look, args=(old, seconds), name=f"splitter-keeper {self.name}", daemon=True)
-        self._thread.start()
+        with self._lock:
+            self._old, self.twin = self.twin or self._old, None
+            self._wanted = True
+            if not self._busy:
+                self._busy = True
+                name = f"splitter-keeper {self.name}"
+                self._thread = threading.Thread(target=self._run, args=(seconds,), name=name, daemon=True)
+                self._thread.start()
+
+    def _run(self, seconds: float) -> None:
+        """Body of the thread: until the worker is there, and once more when it was lost meanwhile."""
+        while True:
+            with self._lock:
+                if not self._wanted:
+                    self._busy = False
+                    return
+                old, self._old, self._wanted = self._old, None, False
+            self._look(old, seconds)
+            seconds = 0.0
 
     def let_go(self) -> None:
         """Do without the worker as long as another one is there."""

@@ -26,7 +26,7 @@ from .errors import CodecError
 from .frames import Assembler, Buffer, Frame, Kind, pack
 from .inbox import Ended
 from .launcher import Launcher
-from .processes import Stopped, readable, receive_with
+from .processes import Stopped, hung_up, readable, receive_with
 from .segments import Loan, Shelf
 
 TEMPLATE = 0  # its channel
@@ -200,8 +200,8 @@ class Wire:
         return self._killed or str(ending(self._handle, self.pid, LEAVE, self._log if self._log >= 0 else None))
 
     def alive(self) -> bool:
-        """Whether the process, when it is known, still runs."""
-        return self._handle < 0 or not readable(self._handle, 0)
+        """Whether the process, when it is known, still runs, and holds its end of the socket, which goes first when it ends."""
+        return not self._closed and (self._handle < 0 or not readable(self._handle, 0)) and not hung_up(self.socket)
 
     def hand_over(self) -> None:
         """Close the other end here."""
@@ -242,7 +242,7 @@ class Tree:
         """Let the template leave, taking what it still prints, and see to it that it does. Doesn't raise."""
         self.template.cut()
         until = time.monotonic() + LEAVE
-        while self.template.alive() and readable(self.template.fileno(), until - time.monotonic()):
+        while readable(self.template.fileno(), until - time.monotonic()):
             if any(isinstance(event, Ended) for event in self.template.receive()):
                 break
         with contextlib.suppress(OSError):  # the launcher is gone, and took the template along

@@ -93,6 +93,13 @@ def cpu_ticks(pid: int) -> int:
     return int(fields[11]) + int(fields[12])
 
 
+def hung_up(sock: socket.socket) -> bool:
+    """Whether nobody holds the other end any more."""
+    poll = select.poll()
+    poll.register(sock, 0)
+    return bool(poll.poll(0))
+
+
 class Stopped:
     """For how long a process has been seen stopped (by SIGSTOP, or a debugger)."""
 

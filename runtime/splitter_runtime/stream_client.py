@@ -28,6 +28,8 @@ from .streams import ATTEMPTS
 if TYPE_CHECKING:
     from .remote_iterator import StreamContext
 
+FALSE_START = 0.1  # of a loss: a process that ended before it said anything
+PAUSE = 0.1  # seconds after that
 LOOK_AT_SPEED = 16  # batches between two looks at whether a stream would be better off elsewhere
 
 
@@ -258,7 +260,9 @@ class Stream:
         session.look()
         if all(twin.name != worker for twin in session.twins):
             return self._go_on("lost", ended.why)
-        self._course.losses += 1.0 if ended.started else 0.2  # the worker may be about to be lost
+        self._course.losses += 1.0 if ended.started else FALSE_START
+        if not ended.started:
+            time.sleep(PAUSE)  # the worker is about to be lost, most likely, which is not known yet
         why = session.lines.map(ended.why)
         result = self._go_on("lost", why)
         if result is None and ended.started:
