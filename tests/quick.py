@@ -7,18 +7,26 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib.util
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from programs.nursery import Nursery
 from scratch import COMMAND_LIMIT_S
+
+NURSERY = Path(__file__).parent / "programs" / "nursery.py"
 
 
 @functools.cache
-def nursery() -> Nursery:
-    """The one of this test process."""
-    made = Nursery()
+def nursery() -> Any:
+    """The one of this test process. By its file: another module may be called `programs` here."""
+    spec = importlib.util.spec_from_file_location("programs_nursery", NURSERY)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    made = module.Nursery()
     atexit.register(made.close)
     return made
 

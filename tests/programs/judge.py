@@ -62,7 +62,8 @@ def judge(script: str, folder: Path, nursery: Nursery) -> Verdict:
 
 def _ending(ended: Ended) -> tuple[int | None, str, str]:
     """What must be the same: exit status, output, and the error that ended it."""
-    error = next((line for line in reversed(ended.stderr.splitlines()) if line), "") if ended.status == 1 else ""
+    lines = [line for line in ended.stderr.splitlines() if line and not line.startswith("splitter: ")]  # which samples were fetched
+    error = lines[-1] if lines and ended.status == 1 else ""
     return ended.status, ended.stdout, error.split(":")[0]
 
 

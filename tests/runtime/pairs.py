@@ -107,17 +107,18 @@ class Pair:
 Ended = subprocess.CompletedProcess[str]
 
 
-def run_both(scratch: Scratch, pair: Pair, *arguments: str, **environment: str) -> tuple[Ended, Ended]:
-    """Script and trainer program, run one after the other."""
+def run_both(scratch: Scratch, pair: Pair, *arguments: str, quick: bool = False, **environment: str) -> tuple[Ended, Ended]:
+    """Script and trainer program, run one after the other; `quick` forks them from a process that has imported torch."""
     folder = pair.write(scratch.folder / "pair")
-    script = run_quickly([sys.executable, "train.py", *arguments], folder, **environment)
-    split = run_quickly([sys.executable, "train_trainer.py", *arguments], folder, **environment)
+    run = run_quickly if quick else scratch.run
+    script = run([sys.executable, "train.py", *arguments], folder, **environment)
+    split = run([sys.executable, "train_trainer.py", *arguments], folder, **environment)
     return script, split
 
 
-def assert_same(scratch: Scratch, pair: Pair, *arguments: str, **environment: str) -> str:
+def assert_same(scratch: Scratch, pair: Pair, *arguments: str, quick: bool = True, **environment: str) -> str:
     """Standard output and exit status agree; returns the output."""
-    script, split = run_both(scratch, pair, *arguments, **environment)
+    script, split = run_both(scratch, pair, *arguments, quick=quick, **environment)
     assert script.returncode == 0, script.stderr
     assert (split.stdout, split.returncode) == (script.stdout, script.returncode), split.stderr
     return script.stdout

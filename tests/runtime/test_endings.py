@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 
@@ -10,6 +11,8 @@ import pytest
 from pairs import Pair
 from running import Running, running
 from scratch import Scratch
+
+from splitter_runtime.processes import readable
 
 MOVED = """
 class Endless(Dataset):
@@ -71,8 +74,10 @@ def test_a_killed_process_of_the_worker(scratch: Scratch, victim: int, count: st
         trainer.until("going")
         below = trainer.below()
         assert len(below) == 2 + int(count)
+        handle = os.pidfd_open(below[victim].pid)
         below[victim].send_signal(signal.SIGKILL)
-        psutil.wait_procs([below[victim]], timeout=30)
+        assert readable(handle, 30)  # its parent may not have waited for it
+        os.close(handle)
         trainer.go_on()
         trainer.until("still going")
         others = trainer.below()

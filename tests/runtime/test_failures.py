@@ -168,7 +168,7 @@ for epoch in range(2):
 print("end")
 """
     pair = Pair(moved, builders, body, (("Talks()", 'splitter_runtime.RemoteDataset("talks")'),))
-    assert_same(scratch, pair, PYTHONUNBUFFERED="")
+    assert_same(scratch, pair, quick=False, PYTHONUNBUFFERED="")
 
 
 def test_a_batch_that_can_not_be_sent(scratch: Scratch) -> None:

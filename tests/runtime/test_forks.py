@@ -70,7 +70,7 @@ if pid == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), len(dataset))
 show()
 """
-    assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,)))
+    assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,)), quick=False)
 
 
 def test_a_handle_in_a_forked_child_is_refused(scratch: Scratch) -> None:
@@ -111,4 +111,4 @@ if __name__ == "__main__":
         print(open(f"rank{number}").read())
     print(__import__("os").path.basename(__file__), __import__("sys").argv)
 """
-    assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,)), "an argument")
+    assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,)), "an argument", quick=False)
