@@ -214,6 +214,7 @@ class Wire:
                 return
             self._closed = True
             self._forget_outgoing()
+        self._shelf.close()
         self.socket.close()
         _close(self._descriptors)
         self._descriptors.clear()

@@ -209,9 +209,13 @@ class Shelf:
             self._out -= 1
             keep = len(self._mapped) - self._out <= KEPT
             if not keep:
-                del self._mapped[number]
+                self._mapped.pop(number, None)
             found.append((number, keep))
         return found
+
+    def close(self) -> None:
+        """Map nothing any more, but for what tensors still lie in."""
+        self._mapped.clear()
 
     @property
     def waiting(self) -> int:

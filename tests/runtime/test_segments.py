@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -31,7 +30,6 @@ def pass_on(arena: Arena, shelf: Shelf, batch: Any) -> Any:
 
 
 def give_back(arena: Arena, shelf: Shelf) -> int:
-    gc.collect()
     returned = shelf.returns()
     for number, keep in returned:
         arena.returned(number, keep=keep)
