@@ -145,11 +145,8 @@ def _name(loader: Any) -> str:
 
 
 def _shape(loader: Any) -> dict[str, Any]:
-    return {
-        "iterable": loader._dataset_kind == _DatasetKind.Iterable,
-        "batch_size": loader.batch_size,
-        "drop_last": loader.drop_last,
-    }
+    iterable = loader._dataset_kind == _DatasetKind.Iterable
+    return {"iterable": iterable, "batch_size": loader.batch_size, "drop_last": loader.drop_last}
 
 
 def save(loader: RemoteLoader, progress: Progress | None) -> dict[str, Any]:
@@ -216,10 +213,8 @@ def _samplers(loader: RemoteLoader) -> list[Any]:
 
 def _both(shelf: Shelf, before: Any, generator: Any) -> dict[str, Any]:
     """States of a generator of the loader's own: at the epoch's beginning, and now."""
-    now = state_of(generator)
-    if isinstance(before, bytes):
-        return {"torch": shelf.put({"before": before, "now": now})}
-    return {"before": before, "now": now}
+    states = {"before": before, "now": state_of(generator)}
+    return {"torch": shelf.put(states)} if isinstance(before, bytes) else states
 
 
 def _stream(loader: RemoteLoader, shelf: Shelf, count: int, here: Here) -> dict[str, Any]:

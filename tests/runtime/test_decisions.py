@@ -88,6 +88,37 @@ def test_another_process_is_told_what_is_missing(keeps_state: bool, cursors: lis
         assert (start.withhold, told) == (0, [b"%d" % number for number in range(done, len(cursors))])
 
 
+@given(st.integers(1, 4), st.lists(st.integers(0, 10**6), max_size=80), st.integers(0, 30))
+def test_batches_that_any_stream_may_make_are_made_once(count: int, choices: list[int], batches: int) -> None:
+    """Also when one that was taken back is being made already, so that two streams make it."""
+    dispatch = streams.Dispatch(count)
+    working: list[list[int]] = [[] for _ in range(count)]
+    made: set[int] = set()
+
+    def send(sends: list[tuple[int, int]]) -> None:
+        for stream, number in sends:
+            assert number not in made
+            working[stream].append(number)
+
+    picks = iter(choices)
+    asked = 0
+    while any(working) or asked < batches:
+        if asked < batches and (next(picks, 0) % 2 or not any(working)):
+            send(dispatch.ask(asked))
+            asked += 1
+            continue
+        busy = [stream for stream in range(count) if working[stream]]
+        stream = busy[next(picks, 0) % len(busy)]
+        number = working[stream].pop(0)
+        sends, taken_back = dispatch.answered(stream, number)
+        made.add(number)
+        for other, moved in taken_back:
+            if next(picks, 0) % 2:  # in time
+                working[other].remove(moved)
+        send(sends)
+    assert made == set(range(batches))
+
+
 @given(st.lists(st.integers(0, 300), max_size=5), st.lists(st.integers(1, 700), min_size=1, max_size=20))
 def test_frames_in_pieces_of_any_size(sizes: list[int], cuts: list[int]) -> None:
     values = [(number, torch.arange(size)) for number, size in enumerate(sizes)]
