@@ -1,6 +1,6 @@
 """What `trace` hands to `cut`: the operations of one feed, the values between them, and what both cost.
 
-Image.open -> PIL 391 KB -> crop (draws) -> PIL 151 KB -> ToTensor [permute -> uint8 151 KB -> to, div -> float32 602 KB] -> Normalize -> collate -> loop
+    open -> PIL 391 KB -> crop (draws) -> PIL 151 KB -> permute -> uint8 151 KB -> to, div -> float32 602 KB -> Normalize -> collate
 
 Nodes are operations (an ATen call, or a Python-level step where no ATen call is seen: a read, a PIL call). An operation belongs to a step,
 which is what a person sees in the source: one transform of a `Compose`, one statement of `__getitem__`. All types are frozen.
