@@ -16,6 +16,13 @@ import ast
 
 from splitter.splice import Grid
 
+# Calls that do the same when they are made a second time.
+REPEATABLE = frozenset(
+    """sys.path.insert sys.path.append warnings.filterwarnings warnings.simplefilter os.environ.setdefault logging.basicConfig
+    logging.getLogger matplotlib.use matplotlib.pyplot.switch_backend random.seed numpy.random.seed torch.manual_seed
+    torch.set_num_threads torch.set_default_dtype torch.set_float32_matmul_precision cv2.setNumThreads""".split()
+)
+
 LIGHT = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Delete, ast.Assert)
 
 
@@ -42,6 +49,49 @@ def place(grid: Grid, before: int, *, early: bool) -> int:
     if last:
         return _whole_lines(body, last)
     return _first_line(body[0]) - 1 if body else len(grid.lines)
+
+
+def repeatable(grid: Grid, after: int) -> bool:
+    """Whether what stands up to that line may run twice in one process: imports, constants, and calls that are known to be so.
+
+    A local worker that is forked there runs its own copy of some of these statements once more.
+    """
+    head = [statement for statement in grid.tree.body if _last_line(statement) <= after]
+    names: dict[str, str] = {}
+    for statement in head:
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Import):
+                names.update({alias.asname: alias.name for alias in node.names if alias.asname})
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.update({alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names})
+    return all(_is_repeatable(statement, names) for statement in head)
+
+
+def _is_repeatable(statement: ast.stmt, names: dict[str, str]) -> bool:
+    if isinstance(statement, ast.Import | ast.ImportFrom | ast.Pass):
+        return True
+    if isinstance(statement, ast.If | ast.Try):
+        inner = [part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.stmt)]
+        inner += [part for handler in getattr(statement, "handlers", ()) for part in handler.body]
+        return all(_is_repeatable(part, names) for part in inner)
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        return statement.value is None or _is_constant(statement.value) or _is_known_call(statement.value, names)
+    return isinstance(statement, ast.Expr) and (_is_constant(statement.value) or _is_known_call(statement.value, names))
+
+
+def _is_constant(value: ast.expr) -> bool:
+    try:
+        ast.literal_eval(value)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_known_call(value: ast.expr, names: dict[str, str]) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    first, _, rest = ast.unparse(value.func).partition(".")
+    return ".".join(filter(None, (names.get(first, first), rest))) in REPEATABLE
 
 
 def _must_be_first(statement: ast.stmt, index: int) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from splitter.emit_keywords import Keyword, add_keywords, mapping
-from splitter.emit_place import place
+from splitter.emit_place import place, repeatable
 from splitter.ir import ClassEdit, HandleEdit, LoaderEdit, Removal, SourceFile, Span
 from splitter.splice import LIMIT, Grid, Splice, apply, call, ordered, quoted, undo
 
@@ -138,7 +138,7 @@ class _Editor:
         text = f"import {RUNTIME}" if self.name == RUNTIME else f"import {RUNTIME} as {self.name}"
         text += newline
         if self.program is not None:
-            text += newline + self._program(self.program) + newline
+            text += newline + self._program(self.program, fresh=not repeatable(self.grid, after)) + newline
         if self.grid.line(after).strip():
             unended = self.grid.lines[after - 1][-1:] not in ("\r", "\n")
             text = newline * (2 if unended else 1) + text
@@ -147,7 +147,7 @@ class _Editor:
         offset = self.grid.starts[after]
         return Splice(offset, offset, text)
 
-    def _program(self, program: ProgramCall) -> str:
+    def _program(self, program: ProgramCall, *, fresh: bool) -> str:
         arguments = [
             self._quoted(program.worker),
             f"digest={self._quoted(program.digest)}",
@@ -159,6 +159,7 @@ class _Editor:
             newline = self.grid.newline if long else ""
             arguments += [f"{name}={mapping(entries, newline, self.unit, self.unit)}"] if paths else []
         arguments += [f"package={self._quoted(program.package)}"] if program.package else []
+        arguments += ["fresh=True"] if fresh else []
         return call(f"{self.name}.program", arguments, unit=self.unit, newline=self.grid.newline)
 
     def _handle(self, handle: HandleEdit, wrapped: Set[int]) -> list[Splice]:

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 from . import adapters
 from .errors import ConfigError
+from .forking import may_fork
 from .local_modules import TrainerFinder
 from .pool import LocalWorker, Place, parse
 
@@ -55,12 +56,14 @@ def program(
     modules: Mapping[str, str] | None = None,
     roots: Mapping[str, str] | None = None,
     package: str = "",
+    fresh: bool = False,
 ) -> None:
     """Say that the caller's module is a trainer program; call it before everything else.
 
     `worker`, `script` and the values of `modules` (module name -> patched copy) and `roots` (top-level name -> folder where it was
     read, when that isn't the script's) are paths relative to the caller's file. With `package` the program runs as
-    `python -m package.script` does. ConfigError when SPLITTER_WORKERS is wrong.
+    `python -m package.script` does. `fresh`: what ran before must not run twice in one process, so a local worker is a new Python
+    instead of a fork of this one. ConfigError when SPLITTER_WORKERS or SPLITTER_FORK is wrong.
     """
     if not sys.platform.startswith("linux"):
         raise SystemExit("a trainer program runs on Linux only; run the script itself here")
@@ -73,6 +76,8 @@ def program(
 
     trainer = Trainer(path, beside(worker), beside(script), digest)
     STATE.trainer = trainer
+    if caller["__name__"] == "__main__" and multiprocessing.parent_process() is None:
+        start_workers(fork=not fresh and may_fork(os.environ))  # a fork takes sys.path and sys.argv as they are here
     caller["__file__"] = trainer.script
     patched = {name: beside(copy) for name, copy in (modules or {}).items()}
     folders = {name: beside(root) for name, root in (roots or {}).items()}
@@ -81,8 +86,6 @@ def program(
     if patched or folders:
         sys.meta_path.insert(0, TrainerFinder(patched, folders, os.path.dirname(trainer.script)))
     adapters.install()
-    if caller["__name__"] == "__main__" and multiprocessing.parent_process() is None:
-        start_workers()
     if package:
         caller["__package__"] = package
         importlib.import_module(package)  # as -m does, before the first line of the script
@@ -120,8 +123,8 @@ def local_name(places: tuple[Place, ...], number: int) -> str:
     return "local" if len(local) == 1 else f"local {local.index(number) + 1}"
 
 
-def start_workers() -> None:
-    """Start the local workers of the pool, once in each process; doesn't wait for them."""
+def start_workers(*, fork: bool = False) -> None:
+    """Start the local workers of the pool, once in each process; doesn't wait for them. With `fork` they are forks of this process."""
     if STATE.owner == os.getpid():
         return
     if STATE.trainer is None:
@@ -130,8 +133,14 @@ def start_workers() -> None:
     STATE.places = parse(os.environ.get("SPLITTER_WORKERS", ""))
     names = [local_name(STATE.places, number) for number, place in enumerate(STATE.places) if place.address is None]
     STATE.workers.clear()
-    STATE.workers.update({name: LocalWorker(STATE.trainer.worker, name) for name in names})
+    STATE.workers.update({name: LocalWorker(STATE.trainer.worker, name, _reset if fork else None) for name in names})
     atexit.register(stop_workers)
+
+
+def _reset() -> None:
+    """In a fork that becomes a worker: it has no trainer."""
+    STATE.trainer, STATE.places, STATE.owner = None, (), 0
+    STATE.workers.clear()
 
 
 def stop_workers() -> None:

@@ -15,11 +15,12 @@ import socket
 import subprocess
 import sys
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from .access import access
 from .errors import ConfigError, WorkerLostError
+from .forking import Forked
 
 PACKET = 1 << 15  # bytes of a packet of a control socket
 ANSWER = 10.0  # seconds that a launcher has to fork a template
@@ -77,26 +78,32 @@ def _let_go() -> None:
 os.register_at_fork(after_in_child=_let_go)
 
 
+def _new_python(program: str, arguments: list[str], given: list[int]) -> subprocess.Popen[bytes]:
+    flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+    command = [sys.executable, *flags, program, *arguments]
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=given, start_new_session=True)
+
+
 class LocalWorker:
     """A worker process of this trainer's own: a launcher of templates, at the other end of a control socket."""
 
-    def __init__(self, program: str, name: str) -> None:
-        """Start it; doesn't wait. OSError when no process can be started."""
+    def __init__(self, program: str, name: str, fork: Callable[[], None] | None = None) -> None:
+        """Start it; doesn't wait. OSError when no process can be started.
+
+        It is a new Python; with `fork` it is a fork of this process, in which that function is called first.
+        """
         self.name = name
         self._owner = os.getpid()
         self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         _controls.add(self._control)
-        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
-        command = [sys.executable, *flags, program, "--control", str(theirs.fileno())]
+        arguments = ["--control", str(theirs.fileno())]
         given = [theirs.fileno()]
         stdout = _standard_output()
         if stdout is not None:
-            command += ["--stdout", str(stdout)]
+            arguments += ["--stdout", str(stdout)]
             given.append(stdout)
         with theirs:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, pass_fds=given, start_new_session=True
-            )
+            self._process = _new_python(program, arguments, given) if fork is None else Forked(program, arguments, fork)
         if stdout is not None:
             os.close(stdout)
 

@@ -34,6 +34,7 @@ from .collating import collate_into
 from .errors import CodecError
 from .failures import record_wrapper
 from .frames import Assembler, Buffer, Kind, pack, pack_value
+from .growth import Growth
 from .outlet import Console, Outlet, redirect
 from .processes import die_with, readable
 from .stateful import Position
@@ -90,12 +91,16 @@ class IndexQueue:
         self._waiting: deque[Any] = deque()
         self._next: deque[Order] = deque()
         self._done = self._leave = False
+        self._growth: Growth | None = None
         self._start: Callable[[], None] | None = None
         self.results: ResultQueue
 
-    def begin(self, results: ResultQueue, start: Callable[[], None]) -> None:
-        """Take orders of a new iterator; `start` is called before the first batch, `results` gets those that can't be read."""
+    def begin(self, results: ResultQueue, start: Callable[[], None], *, anywhere: bool) -> None:
+        """Take orders of a new iterator; `start` is called before the first batch, `results` gets those that can't be read. `anywhere`: any
+        process can go on from any batch.
+        """
         self._done = False
+        self._growth = (self._growth or Growth()) if anywhere else None
         self._start, self.results = start, results
 
     def get(self, timeout: float | None = None) -> Any:
@@ -106,6 +111,8 @@ class IndexQueue:
             self._read()
         if self._leave:
             self._end()
+        if self._growth is not None and self._start is None and isinstance(self._waiting[0], tuple) and self._growth.too_much():
+            self._end(grown=True)
         found = self._waiting.popleft()
         if isinstance(found, tuple):
             if self._start is not None:
@@ -155,11 +162,11 @@ class IndexQueue:
             else:
                 self._done = True
 
-    def _end(self) -> None:
-        """Between two batches: another stream goes on from here."""
+    def _end(self, *, grown: bool = False) -> None:
+        """Between two batches: another process goes on from here."""
         sys.stdout.flush()
         sys.stderr.flush()
-        self._outlet.send(pack(Kind.LEFT))
+        self._outlet.send(pack(Kind.LEFT, int(grown)))
         os._exit(0)
 
 
@@ -291,7 +298,7 @@ def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> N
         if position is not None and "position" in order.start.states:
             position.restore(order.start.states["position"])
         results = ResultQueue(outlet, order, position)
-        orders.begin(results, _starting(order, outlet))
+        orders.begin(results, _starting(order, outlet), anywhere=order.cursor is not None)
         default = _utils.collate.default_collate if order.loop["auto_collation"] else _utils.collate.default_convert
         given = {
             **order.loop,

@@ -287,6 +287,8 @@ class Stream:
                 self.context.park(self)
         elif kind is Kind.LEFT:
             self._release()
+            if frame.number:  # it has grown, and another fork takes its place
+                return self._go_on("grown", "")
             return self._go_on("drained" if self.context.site.session.is_leaving(self._worker) else "slow", "")
         elif kind is Kind.RESUMED:
             self._course.answered(None)
@@ -330,13 +332,14 @@ class Stream:
             return None, Lost(self.context.killed(self._number, self._worker, why, indices))
         start, frames = self._course.restart()
         try:
-            self._open(start, avoid=self._worker if kind != "lost" else None)
+            self._open(start, avoid=self._worker if kind in ("drained", "slow") else None)
         except SplitterError as error:
             self._channel = _NOWHERE
             return None, Lost(error)
         for frame in frames:
             self._channel.send([frame])
-        self.context.tally.moved(kind)
+        if kind != "grown":
+            self.context.tally.moved(kind)
         return None
 
 

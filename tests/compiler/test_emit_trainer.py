@@ -57,6 +57,24 @@ def test_place(name: str) -> None:
     assert not after.startswith("\n\n") or below.startswith("\n\n")
 
 
+@pytest.mark.parametrize(
+    ("above", "fresh"),
+    [
+        ("import os\nimport torch\n", False),
+        ("import sys\nsys.path.insert(0, 'lib')\nimport torch\n", False),
+        ("import os\nos.environ['OMP_NUM_THREADS'] = '1'\nimport torch\n", False),
+        ("import numpy as np\nnp.random.seed(0)\nimport torch\n", False),
+        ("try:\n    import apex\nexcept ImportError:\n    apex = None\nimport torch\n", False),
+        ("import hydra\nstore = hydra.store('name', object)\nimport torch\n", True),
+        ("import os\nif os.name:\n    import plugins\n    plugins.register('a')\nimport torch\n", True),
+        ("import counts\ncounts.n += 1\nimport torch\n", True),
+    ],
+)
+def test_what_may_not_run_twice_asks_for_a_fresh_worker(above: str, fresh: bool) -> None:
+    text = edited(Script(above + "x = 1\n"))
+    assert ('script="train.py", fresh=True)' in text) == fresh
+
+
 def test_early_place_is_before_the_first_import() -> None:
     script = Script('"""Doc."""\nfrom __future__ import annotations\nimport data\n')
     program = ProgramCall("w.py", "d", "train.py", modules=(("data", "train_split/data.py"),), early=True)

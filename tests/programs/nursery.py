@@ -3,8 +3,7 @@
     with Nursery() as nursery:
         ended = nursery.run(folder, "train.py", seconds=60)     # Ended(status=0, stdout="...", stderr="...")
 
-A program runs as `__main__` in a child that has nothing of other programs. A trainer's own worker, which is a new Python in the product,
-is forked from the trainer at its first statement, when it has no thread and has imported nothing: that is the one thing replaced here.
+A program runs as `__main__` in a child that has nothing of other programs. A trainer forks its own worker, as it does everywhere.
 
 Who owns what: the caller owns the nursery, which ends when its standard input closes; the nursery owns the programs, each in a session of
 its own that is killed after `seconds`. gRPC is imported before the forks and started by nobody before them.
@@ -12,7 +11,6 @@ its own that is killed after `seconds`. gRPC is imported before the forks and st
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import importlib
 import json
@@ -116,9 +114,6 @@ def preload() -> None:
     """Import what every program needs; none of it starts a thread."""
     for name in PRELOADED:
         importlib.import_module(name)
-    from splitter_runtime import pool
-
-    pool.subprocess = Starter()  # type: ignore[assignment]
     # Not the nursery's own argv, path and finders: what a program finds when it starts.
     sys.path.pop(0)
     Fresh.path, Fresh.finders = list(sys.path), list(sys.meta_path)
@@ -187,53 +182,6 @@ def leave(body: Any) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)
-
-
-class Starter:
-    """Stands for `subprocess` in `splitter_runtime.pool`: starts the worker by a fork."""
-
-    DEVNULL = subprocess.DEVNULL
-    TimeoutExpired = subprocess.TimeoutExpired
-    _args_from_interpreter_flags = staticmethod(lambda: [])
-
-    @staticmethod
-    def Popen(command: list[str], *, stdin: int, stdout: int, pass_fds: list[int], start_new_session: bool) -> Forked:
-        assert (stdin, stdout, start_new_session) == (subprocess.DEVNULL, subprocess.DEVNULL, True)
-        return Forked(command[1], command[2:], pass_fds)
-
-
-class Forked:
-    """A worker process, as far as the pool looks at it: without the trainer's input, output and descriptors."""
-
-    def __init__(self, program: str, arguments: list[str], kept: list[int]) -> None:
-        self.returncode: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            import random
-
-            import numpy
-
-            from splitter_runtime.bootstrap import STATE
-
-            os.setsid()
-            with open(os.devnull, "r+b") as nothing:
-                os.dup2(nothing.fileno(), 0)
-                os.dup2(nothing.fileno(), 1)
-            for descriptor in {int(name) for name in os.listdir("/proc/self/fd")} - {0, 1, 2, *kept}:
-                with contextlib.suppress(OSError):
-                    os.close(descriptor)
-            for descriptor in kept:
-                os.set_inheritable(descriptor, True)
-            STATE.trainer, STATE.places, STATE.owner = None, (), 0
-            random.seed()
-            numpy.random.seed()
-            leave(lambda: become(program, arguments))
-
-    def wait(self, timeout: float | None = None) -> int:
-        if self.returncode is None:
-            status = wait(self.pid, 1e6 if timeout is None else timeout)
-            self.returncode = -9 if status is None else status
-        return self.returncode
 
 
 if __name__ == "__main__":
