@@ -10,6 +10,10 @@ from hypothesis import strategies as st
 from splitter.graph import Graph, Operation, Part, Side, Step, Trait, Value
 from splitter.ir import Span
 
+PARTS: tuple[Part, ...] = get_args(Part)
+SIDES: tuple[Side, ...] = get_args(Side)
+TRAITS: tuple[Trait, ...] = get_args(Trait)
+
 Row = tuple[str, str, str, str, float]  # "step: part", "inputs", "outputs", "traits or pin", microseconds
 
 
@@ -19,11 +23,12 @@ def graph(rows: Sequence[Row], values: Mapping[str, tuple[int, str]], returns: s
     operations = []
     for number, (place, inputs, outputs, words, microseconds) in enumerate(rows, start=1):
         name, part = place.split(": ")
+        draws = ("torch",) if "random" in words else ()
         steps.setdefault(
-            name, Step(name, part, Span("train.py", number, 0, number, 9), microseconds, ("torch",) if "random" in words else ())
-        )  # type: ignore[arg-type]
-        traits: frozenset[Trait] = frozenset(word for word in words.split() if word in get_args(Trait))  # type: ignore[misc]
-        pin: Side | None = next((word for word in words.split() if word in get_args(Side)), None)  # type: ignore[misc]
+            name, Step(name, next(known for known in PARTS if known == part), Span("train.py", number, 0, number, 9), microseconds, draws)
+        )
+        traits = frozenset(trait for trait in TRAITS if trait in words.split())
+        pin = next((side for side in SIDES if side in words.split()), None)
         step = list(steps).index(name)
         operations.append(Operation(name, step, tuple(inputs.split()), tuple(outputs.split()), traits, microseconds, pin))
     described = tuple(Value(name, size, kind, constant=not size) for name, (size, kind) in values.items())
@@ -98,7 +103,7 @@ def graphs(draw: st.DrawFn, most: int = 12) -> Graph:
 
     Bytes are whole 16ths of a KiB, microseconds whole tenths: at a price with one decimal, no capacity is rounded.
     """
-    parts = draw(st.lists(st.sampled_from(get_args(Part)), min_size=1, max_size=4))
+    parts = draw(st.lists(st.sampled_from(PARTS), min_size=1, max_size=4))
     steps = tuple(
         Step(f"step {i}", part, draw(st.none() | st.just(Span("train.py", i + 1, 0, i + 1, 4))), draw(_TENTHS))
         for i, part in enumerate(parts)
@@ -110,7 +115,7 @@ def graphs(draw: st.DrawFn, most: int = 12) -> Graph:
         inputs = draw(st.lists(st.sampled_from(recent), min_size=1, max_size=3)) if recent else []
         made = [_value(draw, f"v{index}.{i}") for i in range(draw(st.sampled_from((0, 1, 1, 1, 2))))]
         traits: frozenset[Trait] = draw(st.sampled_from(_TRAITS))
-        pin: Side | None = draw(st.sampled_from((None,) * 16 + get_args(Side)))
+        pin: Side | None = draw(st.sampled_from((None,) * 16 + SIDES))
         step = draw(st.integers(0, len(steps) - 1))
         operations.append(Operation(f"op {index}", step, tuple(inputs), tuple(v.name for v in made), traits, draw(_TENTHS), pin))
         values += made

@@ -188,7 +188,7 @@ def test_no_legal_cut_is_cheaper_or_as_cheap_with_less_on_the_trainer(of: Graph,
     best, crosses, chosen = min(choices, key=lambda choice: (choice[0], len(choice[2])))
     assert sum(choice[0] == best and len(choice[2]) == len(chosen) for choice in choices) == 1  # the smallest is one
     found = cut(of, float(price))
-    assert (set(found.trainer), set(found.crossing)) == (chosen, crosses)
+    assert (frozenset(found.trainer), set(found.crossing)) == (chosen, crosses)
     assert Fraction(found.objective).limit_denominator(10_000) == best
     assert found.bytes == sum(value.bytes for value in of.values if value.name in crosses)
 
