@@ -1,4 +1,4 @@
-"""What `trace` hands to `cut`: the operations of one feed, the values between them, and what both cost.
+"""What `trace` hands to `cut`, and what `cut` answers: the operations of one feed, the values between them, what both cost; who runs what.
 
     open -> PIL 391 KB -> crop (draws) -> PIL 151 KB -> permute -> uint8 151 KB -> to, div -> float32 602 KB -> Normalize -> collate
 
@@ -9,6 +9,7 @@ which is what a person sees in the source: one transform of a `Compose`, one sta
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from splitter.ir import Span
@@ -91,3 +92,28 @@ class Graph:
             made.update(operation.outputs)
         if not made <= known or not set(self.returns) <= made:
             raise ValueError(f"{self.feed}: values {sorted((made | set(self.returns)) - known)} are not described")
+        if any(not 0 <= index < len(self.operations) for group in self.together for index in group):
+            raise ValueError(f"{self.feed}: a group of operations that stay together lists one that doesn't exist")
+        costs = [step.microseconds for step in self.steps] + [operation.microseconds for operation in self.operations]
+        costs += [value.bytes for value in self.values]
+        if not all(isfinite(cost) and cost >= 0 for cost in costs):
+            raise ValueError(f"{self.feed}: a cost is negative or no number")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Which operations the trainer runs, as indices into Graph.operations, ascending; the worker runs the others.
+
+    `crossing` names the values that are sent, in the order in which they are made; `bytes` is what they take per sample, `bytes_at_loader`
+    what would cross if nothing moved: all that the loader does on the worker, the loop of the trainer where the script has it.
+    `microseconds_left` of the trainer's CPU per sample go to operations that it runs, `microseconds_taken` were its before they moved to
+    the worker. `objective` is what the cut minimises, in trainer-microseconds per sample.
+    """
+
+    trainer: tuple[int, ...]
+    crossing: tuple[str, ...]
+    bytes: int
+    bytes_at_loader: int
+    microseconds_left: float
+    microseconds_taken: float
+    objective: float
