@@ -15,6 +15,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from itertools import chain
 
+from splitter.emit_finish import finish_text
 from splitter.emit_keywords import Keyword, add_keywords, mapping
 from splitter.emit_place import place, repeatable
 from splitter.ir import ClassEdit, HandleEdit, LoaderEdit, Removal, SourceFile, Span
@@ -182,6 +183,8 @@ class _Editor:
         newline = self.grid.newline
         environment = self._environment(handle.environment, inner, start in wrapped)
         arguments = [self._quoted(handle.builder), *([environment] if environment else [])]
+        if handle.finish is not None:
+            arguments.append(f"finish={finish_text(self.grid, handle.finish, self.name)}")
         head = f"{self.name}.RemoteDataset"
         flat = f"{head}({', '.join(arguments)})"
         if start not in wrapped:
@@ -190,7 +193,7 @@ class _Editor:
         alone = after_break or not self.grid.line(handle.span.line)[: handle.span.column].strip()
         if alone and comma and len(indent) + len(flat) < LIMIT:
             return [Splice(start, end, flat), Splice(end, comma.end(), f",{newline}{indent}")]
-        if not environment:
+        if len(arguments) == 1:
             return [Splice(start, end, flat)]
         lines = "".join(f"{newline}{inner}{argument}," for argument in arguments)
         return [Splice(start, end, f"{head}({lines}{newline}{indent})")]

@@ -15,11 +15,12 @@ import ast
 import os.path
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import splitter
+from splitter.emit_finish import without_tail
 from splitter.emit_keywords import mapping
-from splitter.ir import Builder, Fragment, Plan, Span
+from splitter.ir import Builder, Finish, Fragment, Plan, Span
 from splitter.splice import LIMIT, Grid, call, quoted
 
 RUNTIME = "splitter_runtime"
@@ -104,6 +105,7 @@ class _Writer:
     def __init__(self, plan: Plan, grids: dict[str, Grid]) -> None:
         self.plan = plan
         self.grids = grids
+        self.gone: set[tuple[str, int]] = set()  # lines of which nothing is left
         self.page = _Page()
         self.runtime = RUNTIME
         carried = "".join(self._text(fragment) for fragment in self._fragments())
@@ -234,6 +236,20 @@ Change {script} and run `splitter transform {script}` again.
         return count
 
     def builder(self, builder: Builder) -> None:
+        """One function. Without the end of its transforms, where that is the trainer's."""
+        if builder.finish is None:
+            self._builder(builder)
+            return
+        grids, path = self.grids, builder.finish.tail.container.path
+        parted = without_tail(grids[path], builder.finish)
+        self.grids, self.gone = {**grids, path: Grid(parted.text)}, {(path, line) for line in parted.gone}
+        shift = len(self.grids[path].line(builder.finish.tail.container.end_line)) - len(
+            grids[path].line(builder.finish.tail.container.end_line)
+        )
+        self._builder(replace(builder, result=_widened(builder.result, builder.finish, shift)))
+        self.grids, self.gone = grids, set()
+
+    def _builder(self, builder: Builder) -> None:
         self.page.gap(2)
         arguments = [quoted(builder.name)]
         if builder.stateless is not None:
@@ -272,8 +288,10 @@ Change {script} and run `splitter transform {script}` again.
         indent = self._body_indent(builder)
         if before is not None:
             self.page.gap(min(1, self._blanks_before(Fragment(span.path, span.line, span.end_line))))
-        text = self._expression(span, indent)
-        self.page.add(f"{indent}return {text}", Place(span.path, span.line))
+        lines = self._expression(span, indent).split("\n")
+        numbers = [n for n in range(span.line, span.end_line + 1) if (span.path, n) not in self.gone]
+        for text, number in zip(lines, numbers, strict=True):
+            self.page.add(f"{indent}return {text}" if number == span.line else text, Place(span.path, number))
 
     def _return_loader(self, builder: Builder) -> None:
         indent = self._body_indent(builder)
@@ -299,7 +317,9 @@ Change {script} and run `splitter transform {script}` again.
         marked = [n for n in numbers if grid.line(n).strip()]
         code = [n for n in marked if not grid.line(n).lstrip().startswith("#")]
         base = grid.indent((code or marked or [fragment.first])[0])
-        self.page.add("\n".join(_shifted(grid, n, base, indent) for n in numbers), Place(fragment.path, fragment.first))
+        for number in numbers:
+            if (fragment.path, number) not in self.gone:
+                self.page.add(_shifted(grid, number, base, indent), Place(fragment.path, number))
 
     def _expression(self, span: Span, indent: str) -> str:
         """The text of an expression, with its further lines moved to `indent`; in parentheses where it needs them."""
@@ -308,7 +328,8 @@ Change {script} and run `splitter transform {script}` again.
         ends = (grid.line(span.line)[span.column :], grid.line(span.end_line)[: span.end_column])
         if span.line == span.end_line:
             return grid.slice(span)
-        middle = [_shifted(grid, n, base, indent) for n in range(span.line + 1, span.end_line)]
+        inner = [n for n in range(span.line + 1, span.end_line) if (span.path, n) not in self.gone]
+        middle = [_shifted(grid, n, base, indent) for n in inner]
         kept = len(_shifted(grid, span.end_line, base, indent)) - len(grid.line(span.end_line))
         last = _shifted(grid, span.end_line, base, indent)[: max(0, len(ends[1]) + kept)]
         text = "\n".join([ends[0], *middle, last])
@@ -325,6 +346,13 @@ Change {script} and run `splitter transform {script}` again.
         if lines:
             arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
         self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))
+
+
+def _widened(span: Span | None, finish: Finish, shift: int) -> Span | None:
+    """The span of an expression whose last line has become longer by `shift` before its end."""
+    if span is None or span.path != finish.tail.container.path or span.end_line != finish.tail.container.end_line:
+        return span
+    return replace(span, end_column=span.end_column + shift)
 
 
 def _shifted(grid: Grid, number: int, base: str, indent: str) -> str:

@@ -14,7 +14,10 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from splitter.graph import Cut, Graph
 
 Severity = Literal["error", "warning", "note"]
 Status = Literal["split", "left"]
@@ -85,7 +88,7 @@ class Builder:
     `environment` holds the expressions (dotted names) whose values the trainer sends; the first part of each is a parameter
     of the function, or a module global when it is listed in `globals`. `accepts` names the script's classes and functions that a dataset
     which the trainer sends may consist of. `draws`: the generators that making batches may draw from, when all is known
-    about it and any process may do it.
+    about it and any process may do it. `finish`: the end of its samples' transforms is left out, for the trainer.
     """
 
     kind: Literal["dataset", "loader"]
@@ -100,6 +103,7 @@ class Builder:
     stateless: bool | None = None
     draws: tuple[str, ...] | None = None
     accepts: tuple[str, ...] = ()
+    finish: Finish | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "dataset") != (self.result is not None):
@@ -109,6 +113,44 @@ class Builder:
     def parameters(self) -> tuple[str, ...]:
         roots = dict.fromkeys(name.split(".")[0] for name in self.environment)
         return tuple(root for root in roots if root not in self.globals)
+
+
+@dataclass(frozen=True)
+class Tail:
+    """A container of transforms in the construction of a moved dataset, `transforms.Compose([...])`, whose end the trainer could run.
+
+    `movable`: as far as the text shows, elements from there on. `halves` are those that can be parted themselves, torchvision's ToTensor.
+    """
+
+    builder: str
+    module: str
+    container: Span
+    callee: str
+    elements: tuple[Span, ...]
+    movable: int
+    halves: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What can be parted of a tail with the same bits, on recorded samples: from these elements on, in these halves.
+
+    `template` is the structure of a sample, "{}" where the tail's result is: "({}, None)".
+    """
+
+    template: str
+    whole: tuple[int, ...]
+    half: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Finish:
+    """How a tail is parted: the trainer runs the elements from `first` on, and with `half` the second half of the one before."""
+
+    tail: Tail
+    first: int
+    half: bool
+    template: str
 
 
 @dataclass(frozen=True)
@@ -124,6 +166,7 @@ class HandleEdit:
     builder: str
     environment: tuple[str, ...]
     residence: Residence
+    finish: Finish | None = None
 
 
 @dataclass(frozen=True)
@@ -177,8 +220,21 @@ class Note:
 
 
 @dataclass(frozen=True)
+class Crossing:
+    """The graph of a feed and its cut, with the price of a KiB for which it was chosen, in trainer-microseconds."""
+
+    graph: Graph
+    cut: Cut
+    price: float
+
+
+@dataclass(frozen=True)
 class Feed:
-    """One loader with one origin of its dataset: a row of the plan and of the report."""
+    """One loader with one origin of its dataset: a row of the plan and of the report.
+
+    `crossing` is what was recorded and chosen for each operation; without, `uncut` says why the cut is at the loader, in a line (None:
+    nobody asked for more).
+    """
 
     name: str
     loader: Span
@@ -193,6 +249,8 @@ class Feed:
     environment: tuple[str, ...] = ()
     streams: str | None = None
     moved: tuple[Fragment, ...] = ()
+    crossing: Crossing | None = None
+    uncut: str | None = None
 
     def __post_init__(self) -> None:
         if (self.status == "left") == (self.code is None):
@@ -248,6 +306,7 @@ class Plan:
     classes: tuple[ClassEdit, ...] = ()
     roots: tuple[tuple[str, str], ...] = ()
     package: str = ""
+    tails: tuple[Tail, ...] = ()
 
     @property
     def split(self) -> bool:

@@ -10,6 +10,7 @@ import builtins
 import hashlib
 import keyword
 import re
+from collections.abc import Iterator
 
 from splitter import __version__
 from splitter.candidates import Candidate, SitePlan, role
@@ -19,12 +20,27 @@ from splitter.draws import drawn
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.fragments import fragments
-from splitter.ir import Builder, ClassEdit, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
+from splitter.ir import (
+    Builder,
+    ClassEdit,
+    Diagnostic,
+    Feed,
+    Fragment,
+    HandleEdit,
+    LoaderEdit,
+    NamesFrom,
+    Note,
+    Plan,
+    Role,
+    Tail,
+    WorkerModule,
+)
 from splitter.origins import Origin
 from splitter.read import ENTRY
 from splitter.send import Sent
 from splitter.settings import settings
 from splitter.slice import Slicer
+from splitter.tails import tails
 
 
 def plan(found: Found, *, streams: int | None = None) -> Plan:
@@ -80,6 +96,7 @@ class _Assembly:
             classes=tuple(sorted(written)),
             roots=program.elsewhere(needed | edited),
             package=program.roots.package,
+            tails=tuple(tail for c in kept for tail in self._tails(c)),
         )
 
     def _digest(self) -> str:
@@ -143,6 +160,10 @@ class _Assembly:
         every = [own, *(self._drawn(inner.slicer, inner.origin) if inner.slicer else None for inner in self._inner(slicer))]
         known = [names for names in every if names is not None]
         return tuple(sorted({name for names in known for name in names})) if len(known) == len(every) else None
+
+    def _tails(self, candidate: Candidate) -> Iterator[Tail]:
+        if candidate.slicer is not None and self._stateless(candidate.slicer, candidate.origin):
+            yield from tails(self.found, self.effects, candidate, self.sites)
 
     def _function(self, name: str, slicer: Slicer) -> str:
         """A function name that nothing else in the worker program has."""

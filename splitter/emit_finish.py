@@ -1,0 +1,115 @@
+"""A tail of transforms that is parted, as text: what the worker leaves out, and what the trainer says instead.
+
+Compose([                            Compose([
+    Flip(),                              Flip(),
+    transforms.ToTensor(),     ->        transforms.PILToTensor(),  # the rest of it, and normalize, on the trainer
+    normalize,                       ])
+])                                   finish=(transforms.Compose([splitter_runtime.ScaleToFloat(), normalize]), None)
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from splitter.ir import Finish
+from splitter.splice import Grid, Splice, apply
+
+_HALF = "PIL"  # PILToTensor is the first half of ToTensor
+
+
+@dataclass(frozen=True)
+class Parted:
+    """The text of a module without a tail, of as many lines as before, and the lines that have become empty."""
+
+    text: str
+    gone: frozenset[int]
+
+
+def without_tail(grid: Grid, finish: Finish) -> Parted:
+    """Take the trainer's elements out of the container's list. ValueError when the spans aren't those of the text."""
+    spans, text = finish.tail.elements, grid.text
+    starts, ends = zip(*(grid.range(span) for span in spans), strict=True)
+    first = finish.first
+    splices = []
+    said = f"  # the rest, {_names(grid, finish)}, is done on the trainer"
+    if finish.half:
+        place = starts[first - 1]
+        name = re.compile(r"(.*?)(?=ToTensor\b)", re.DOTALL).match(text, place)
+        if name is None:
+            raise ValueError(f"no ToTensor at {spans[first - 1]}")
+        splices.append(Splice(name.end(), name.end(), _HALF))
+    if first < len(spans):
+        splices.append(_removal(grid, finish, starts[first], ends[-1], said))
+    elif re.compile(r",?[ \t]*\r?(?=\n)").match(text, ends[-1]):
+        splices.append(_comment(text, ends[-1], said))
+    made = apply(text, splices)
+    before, after = grid.lines, Grid(made).lines
+    gone = {number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old.strip() and not new.strip()}
+    return Parted(made, frozenset(gone))
+
+
+def _removal(grid: Grid, finish: Finish, start: int, end: int, said: str) -> Splice:
+    """The elements from `start` to `end`, with the comma on one side of them; line breaks stay."""
+    text = grid.text
+    if finish.first == 0:
+        comma = re.compile(r"\s*,").match(text, end)
+        end = comma.end() if comma else end
+        return Splice(start, end, _breaks(text[start:end]))
+    before = grid.range(finish.tail.elements[finish.first - 1])[1]
+    between = text[before:start]
+    if "\n" not in between:
+        return Splice(before, end, _breaks(text[before:end]))
+    # The elements have lines of their own: the one before keeps its comma and its comment.
+    comma = re.compile(r"\s*,").match(text, end)
+    end = comma.end() if comma else end
+    line = re.compile(r"[^\r\n]*").match(text, before)
+    assert line is not None
+    kept = line[0].rstrip()
+    comment = said if kept in (",", "") else ""
+    begin = before + len(kept)
+    rest = re.compile(r"[ \t]*(?=\r?\n)").match(text, end)
+    return Splice(begin, rest.end() if rest else end, comment + _breaks(text[begin:end]) + _indent(text, end, rest is not None))
+
+
+def _indent(text: str, end: int, alone: bool) -> str:
+    """What stands before the rest of the last line, when there is any."""
+    if alone:
+        return ""
+    start = text.rindex("\n", 0, end) + 1
+    return text[start : start + len(text[start:]) - len(text[start:].lstrip(" \t"))]
+
+
+def _comment(text: str, at: int, said: str) -> Splice:
+    place = re.compile(r",?").match(text, at)
+    assert place is not None
+    return Splice(place.end(), place.end(), said)
+
+
+def _breaks(text: str) -> str:
+    return "".join(re.findall(r"\r\n|\r|\n", text))
+
+
+def _names(grid: Grid, finish: Finish) -> str:
+    """`ToTensor's second half and normalize`."""
+    names = ["ToTensor's second half"] if finish.half else []
+    names += [_short(grid.slice(span)) for span in finish.tail.elements[finish.first :]]
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _short(text: str) -> str:
+    head = re.match(r"[\w.]+", text)
+    return head[0].rpartition(".")[2] if head else "a function"
+
+
+def names(grid: Grid, finish: Finish) -> str:
+    """The tail in words, for the report."""
+    return _names(grid, finish)
+
+
+def finish_text(grid: Grid, finish: Finish, runtime: str) -> str:
+    """The value of `finish=` in the trainer: the user's own transforms, in the structure of a sample."""
+    steps = [f"{runtime}.ScaleToFloat()"] if finish.half else []
+    steps += [grid.slice(span) for span in finish.tail.elements[finish.first :]]
+    made = steps[0] if len(steps) == 1 else f"{finish.tail.callee}([{', '.join(steps)}])"
+    return finish.template.format(made)

@@ -1,0 +1,139 @@
+"""Step `finish`: which operations of a feed the emitted source can part, and what the cut that is chosen means for the two programs.
+
+    graph, tails that keep their bits  ->  graph with pins  ->  cut  ->  Finish(first=3, half=True)  ->  plan
+
+The cut is free to choose among what can be written down: whole elements at the end of a container of transforms, and the second half of a
+ToTensor. All other operations before the loop stay where the dataset is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from splitter.cut import DEFAULT_PRICE, cut
+from splitter.graph import Cut, Graph
+from splitter.ir import Crossing, Feed, Finish, HandleEdit, Plan, Span, Tail, Tried
+
+_DEFAULT = "default_collate"
+
+
+def parted(plan: Plan, graphs: Mapping[str, Graph], tried: Mapping[str, Sequence[Tried | None]], price: float = DEFAULT_PRICE) -> Plan:
+    """The plan with the cheapest cut of every feed that has a graph. `tried`: for each feed, what came of its tails (see `tails_of`)."""
+    crossings: dict[str, Crossing] = {}
+    finishes: dict[str, Finish | None] = {}
+    for feed in plan.feeds:
+        if feed.name not in graphs:
+            continue
+        builder = builder_of(plan, feed)
+        options = list(zip(tails_of(plan, feed), tried.get(feed.name, ()), strict=False))
+        crossing, finish = _choose(graphs[feed.name], [(tail, found) for tail, found in options if found is not None], price)
+        if builder in finishes and finishes[builder] != finish:  # two loaders of one dataset that want it differently
+            finish = None
+        crossings[feed.name], finishes[builder] = crossing, finish
+    for feed in plan.feeds:  # a loader that nobody could look at takes what the others take, so it must have been looked at
+        if feed.status == "split" and feed.name not in crossings:
+            finishes[builder_of(plan, feed)] = None
+    for feed in plan.feeds:
+        if feed.name in crossings and finishes[builder_of(plan, feed)] is None:
+            crossings[feed.name] = _at_loader(graphs[feed.name], price)
+    return _applied(plan, crossings, {name: finish for name, finish in finishes.items() if finish is not None})
+
+
+def tails_of(plan: Plan, feed: Feed) -> tuple[Tail, ...]:
+    """The tails of the dataset of a feed."""
+    builder = builder_of(plan, feed)
+    return tuple(tail for tail in plan.tails if tail.builder == builder)
+
+
+def builder_of(plan: Plan, feed: Feed) -> str:
+    """The name of the builder of a feed's dataset; "" for a dataset that the trainer sends."""
+    return next((handle.builder for handle in plan.handles if _is_of(handle, feed)), "")
+
+
+def _is_of(handle: HandleEdit, feed: Feed) -> bool:
+    return handle.span == feed.origin
+
+
+def _choose(graph: Graph, options: Sequence[tuple[Tail, Tried]], price: float) -> tuple[Crossing, Finish | None]:
+    """The cheapest of the cuts that each of the containers allows, the first of those that cost the same."""
+    best = _at_loader(graph, price)
+    chosen: Finish | None = None
+    for tail, found in options:
+        pinned, elements = _pinned(graph, tail, found)
+        candidate = cut(pinned, price)
+        if candidate.objective < best.cut.objective and candidate.trainer:
+            finish = _meaning(candidate, elements, tail, found)
+            if finish is not None:
+                best, chosen = Crossing(pinned, candidate, price), finish
+    return best, chosen
+
+
+def _at_loader(graph: Graph, price: float) -> Crossing:
+    """Nothing before the loop moves."""
+    pinned = tuple(
+        replace(operation, pin="worker") if graph.steps[operation.step].part in ("read", "sample", "collate") else operation
+        for operation in graph.operations
+    )
+    fixed = replace(graph, operations=pinned, together=())
+    return Crossing(fixed, cut(fixed, price), price)
+
+
+Place = tuple[int, bool]  # the element of an operation, and whether it is of its second half
+
+
+def _pinned(graph: Graph, tail: Tail, found: Tried) -> tuple[Graph, dict[int, Place]]:
+    """The graph with what can't be parted pinned and kept together; the elements of the operations that are free."""
+    first = min(found.whole, default=len(tail.elements))
+    halves = [place for place in found.half if place + 1 >= first]
+    steps = {number: _element(step.span, tail) for number, step in enumerate(graph.steps)}
+    operations, free, floating = [], {}, False
+    dtypes = {value.name: value.dtype or "" for value in graph.values}
+    for index, operation in enumerate(graph.operations):
+        element, part = steps[operation.step], graph.steps[operation.step].part
+        if part == "collate" and graph.steps[operation.step].name == _DEFAULT:
+            # It collates what crosses, on the worker, so it costs the trainer nothing; and it commutes with what is free.
+            operations.append(replace(operation, traits=frozenset({"layout"}), microseconds=0.0))
+            continue
+        second = element in halves and (floating or any(_is_floating(dtypes[name]) for name in operation.outputs))
+        floating = second
+        if element is not None and (element >= first or second):
+            free[index] = (element, second and element < first)
+            operations.append(operation)
+        else:
+            operations.append(replace(operation, pin="worker"))
+    groups: dict[Place, list[int]] = {}
+    for index, place in free.items():
+        groups.setdefault(place, []).append(index)
+    together = tuple(tuple(group) for group in groups.values() if len(group) > 1)
+    return replace(graph, operations=tuple(operations), together=together), free
+
+
+def _is_floating(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
+
+
+def _element(span: Span | None, tail: Tail) -> int | None:
+    places = [(element.path, element.line, element.column) for element in tail.elements]
+    return places.index(place) if span is not None and (place := (span.path, span.line, span.column)) in places else None
+
+
+def _meaning(chosen: Cut, elements: Mapping[int, Place], tail: Tail, found: Tried) -> Finish | None:
+    """The cut in terms of the source; None when nothing of the tail is on the trainer."""
+    there = sorted({elements[index] for index in chosen.trainer if index in elements})
+    if not there:
+        return None
+    element, half = there[0]
+    return Finish(tail, element + 1 if half else element, half, found.template)
+
+
+def _applied(plan: Plan, crossings: Mapping[str, Crossing], finishes: Mapping[str, Finish]) -> Plan:
+    builders = tuple(
+        replace(builder, finish=finishes.get(builder.name)) if builder.kind == "dataset" else builder for builder in plan.worker.builders
+    )
+    return replace(
+        plan,
+        worker=replace(plan.worker, builders=builders),
+        handles=tuple(replace(handle, finish=finishes.get(handle.builder)) for handle in plan.handles),
+        feeds=tuple(replace(feed, crossing=crossings.get(feed.name)) for feed in plan.feeds),
+    )

@@ -1,0 +1,130 @@
+"""Which transforms at the end of a moved dataset's samples the trainer could run: what the text allows, before any sample has run.
+
+    Photos(root, Compose([Crop(32), Flip(), ToTensor(), normalize]))     ->     Tail(elements=4, movable=2)
+
+The container is written in place or in a statement that is carried along, its elements are constructed without effects, and at the place of
+the handle every name in them means the same. Whether the bits stay the same is seen when samples run (see `trace_tail`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from splitter.candidates import Candidate, SitePlan
+from splitter.effects import Effects
+from splitter.find import Found
+from splitter.ir import Tail
+from splitter.read import Module
+from splitter.repeat import deep_facts
+from splitter.resolve import Definition, Value
+from splitter.scopes import free_names
+from splitter.uses import Use
+
+CONTAINERS = frozenset({"torchvision.transforms.Compose", "torchvision.transforms.transforms.Compose", "torchvision.transforms.v2.Compose"})
+TO_TENSOR = frozenset({"torchvision.transforms.ToTensor", "torchvision.transforms.transforms.ToTensor"})
+# What the trainer may do with the dataset when samples that the worker gives are not finished: none of this sees a transform.
+SETTLED = frozenset({"import", "def", "class", "assign", "parameter"})
+HARMLESS = frozenset({"loader", "length", "index", "iterate", "read", "call", "wrap", "sampler"})
+
+
+def tails(found: Found, effects: Effects, candidate: Candidate, sites: list[SitePlan]) -> Iterator[Tail]:
+    """The tails of one dataset, the outermost containers in the order of the text."""
+    if not _may_finish(found, candidate, sites):
+        return
+    assert candidate.slicer is not None
+    module, origin = candidate.origin.module, candidate.origin.expr
+    places: list[ast.AST] = [*candidate.slicer.body.values(), origin]
+    for place in places:
+        for node in ast.walk(place):
+            if isinstance(node, ast.Call) and _is_container(found, module, node):
+                tail = _tail(found, effects, module, node, candidate.name, inside=place is origin)
+                if tail is not None:
+                    yield tail
+
+
+def _may_finish(found: Found, candidate: Candidate, sites: list[SitePlan]) -> bool:
+    if candidate.residence != "moved" or candidate.slicer is None or candidate.slicer.inner:
+        return False
+    own = [site for site in sites if candidate in site.candidates]
+    plain = all(site.sent is None and site.loader is None and site.refused is None for site in own)
+    return bool(own) and plain and all(use.kind in HARMLESS and not _joins(found, use) for use in candidate.uses)
+
+
+def _joins(found: Found, use: Use) -> bool:
+    """Whether the dataset becomes a part of another one, with parts that may not be finished, or shows its transforms."""
+    if use.kind == "read":
+        return isinstance(use.node, ast.Attribute) and "transform" in use.node.attr
+    called = found.resolver.library(use.module, use.node.func) if isinstance(use.node, ast.Call) else None
+    return use.kind == "wrap" and (called is None or not called.endswith(("Subset", "random_split")))
+
+
+def _is_container(found: Found, module: Module, call: ast.Call) -> bool:
+    named = found.resolver.library(module, call.func) in CONTAINERS
+    return named and len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.List) and bool(call.args[0].elts)
+
+
+def _tail(found: Found, effects: Effects, module: Module, call: ast.Call, builder: str, *, inside: bool) -> Tail | None:
+    listed = call.args[0]
+    assert isinstance(listed, ast.List)
+    elements = listed.elts
+    count = len(elements)
+    movable = count
+    while movable and _is_movable(found, effects, module, elements[movable - 1], inside=inside):
+        movable -= 1
+    halves = tuple(n for n, element in enumerate(elements) if n >= movable - 1 and _is_to_tensor(found, module, element))
+    if movable == count and not halves:
+        return None
+    return Tail(
+        builder,
+        module.name,
+        module.span(call),
+        module.text(call.func),
+        tuple(module.span(element) for element in elements),
+        movable,
+        halves,
+    )
+
+
+def _is_to_tensor(found: Found, module: Module, element: ast.expr) -> bool:
+    """`transforms.ToTensor()`, where `transforms.PILToTensor()` can be written in its place."""
+    return (
+        isinstance(element, ast.Call)
+        and isinstance(element.func, ast.Attribute)
+        and not element.args
+        and not element.keywords
+        and found.resolver.library(module, element.func) in TO_TENSOR
+    )
+
+
+def _is_movable(found: Found, effects: Effects, module: Module, element: ast.expr, *, inside: bool) -> bool:
+    if isinstance(element, ast.Starred) or not _is_quiet(found, effects, module, element):
+        return False
+    return inside or all(_means_the_same(module, name) for name in free_names(element, module.names))
+
+
+def _is_quiet(found: Found, effects: Effects, module: Module, element: ast.expr) -> bool:
+    """Whether neither making the transform nor calling it has an effect, as far as the text shows: it draws nothing, keeps nothing."""
+    if any(True for _ in deep_facts(found, effects, module, element)):
+        return False
+    if isinstance(element, ast.Lambda):
+        return True
+    named = element.func if isinstance(element, ast.Call) else element
+    for target in found.resolver.targets(module, named):
+        if isinstance(target, Definition):
+            if any(True for _ in deep_facts(found, effects, target.module, target.node)):
+                return False
+        elif isinstance(target, Value):
+            value = target.binding.value
+            if isinstance(element, ast.Call) or value is None or not _is_quiet(found, effects, target.module, value):
+                return False
+        elif not isinstance(element, ast.Call):
+            return False
+    return bool(found.resolver.targets(module, named))
+
+
+def _means_the_same(module: Module, name: ast.Name) -> bool:
+    """Whether a name has one value from the container's statement to the handle's."""
+    scope = module.names.scope_of[name].lookup(name.id)
+    bindings = scope.bindings.get(name.id, []) if scope is not None else []
+    return len(bindings) <= 1 and all(binding.kind in SETTLED for binding in bindings)
