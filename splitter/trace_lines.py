@@ -1,0 +1,206 @@
+"""The statements of a user's function, by line, and the names that each reads and gives.
+
+    def __getitem__(self, i):
+        path, label = self.items[i]          14: reads self, i      gives path, label
+        image = load(path)                   15: reads load, path   gives image
+        return self.transform(image), label  16: reads self, image, label; the second part of what it returns reads label alone
+
+A loop is one statement, and so is what `whole` lists. Needs no torch.
+"""
+
+from __future__ import annotations
+
+import ast
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from splitter.ir import Span
+
+LONGEST_NAME = 70
+Names = tuple[str, ...]
+_Compound = (ast.If, ast.With, ast.Try, ast.For, ast.While)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One element of what a statement returns: the names that it reads, and the one that it is, if it is a name."""
+
+    reads: Names
+    name: str | None
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """`gives`: the local names that hold its results. `changes`: it may change them in place."""
+
+    node: ast.AST
+    line: int
+    end_line: int
+    text: str
+    reads: Names
+    gives: Names
+    changes: bool
+    parts: tuple[Part, ...] = ()  # of what it returns
+    outer: int = 0  # line of the outermost compound statement around it, if any
+
+    def span(self, path: str) -> Span:
+        return Span(path, self.line, getattr(self.node, "col_offset", 0), self.end_line, _end(self.node, self.text))
+
+
+def _end(node: ast.AST, text: str) -> int:
+    if isinstance(node, _Compound):
+        return getattr(node, "col_offset", 0) + len(text)
+    return getattr(node, "end_col_offset", None) or len(text)
+
+
+def _names(*nodes: ast.AST, store: bool = False) -> Names:
+    kind = ast.Store if store else ast.Load
+    found = [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, kind)]
+    return tuple(dict.fromkeys(found))
+
+
+def _changed(node: ast.AST) -> Names:
+    """The names of what a statement changes in place."""
+    found: list[str] = []
+    for part in ast.walk(node):
+        if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name):
+            found.append(part.target.id)
+        elif isinstance(part, (ast.Subscript, ast.Attribute)) and isinstance(part.ctx, (ast.Store, ast.Del)):
+            root: ast.AST = part
+            while isinstance(root, (ast.Subscript, ast.Attribute)):
+                root = root.value
+            found += [root.id] if isinstance(root, ast.Name) else []
+        elif isinstance(part, ast.Expr) and isinstance(part.value, ast.Call):
+            found += _names(part.value)
+    return tuple(dict.fromkeys(found))
+
+
+def _yields(node: ast.AST) -> bool:
+    return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(node))
+
+
+class Lines:
+    """The statements of one function."""
+
+    def __init__(self, text: str, node: ast.AST, whole: frozenset[int]) -> None:
+        self._text = text.splitlines()
+        self._whole = whole
+        self.by_line: dict[int, Statement] = {}
+        if isinstance(node, ast.Lambda):
+            self._add(node.body, (node.body,), node.body, 0)
+        else:
+            self._visit(getattr(node, "body", []), 0)
+
+    def _visit(self, body: list[ast.stmt], outer: int) -> None:
+        for node in body:
+            around = outer or (node.lineno if isinstance(node, _Compound) else 0)
+            loop = isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and not _yields(node)
+            if not isinstance(node, _Compound) or loop or node.lineno in self._whole:
+                returned = node.value if isinstance(node, ast.Return) else None
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield):
+                    returned = node.value.value
+                self._add(node, (node,), returned, outer)
+                continue
+            header: list[ast.AST] = []
+            if isinstance(node, (ast.If, ast.While)):
+                header = [node.test]
+            elif isinstance(node, ast.For):
+                header = [node.target, node.iter]
+            elif isinstance(node, ast.With):
+                header = list(node.items)
+            if header:
+                self._add(node, tuple(header), None, around)
+            self._visit(node.body, around)
+            for handler in getattr(node, "handlers", []):
+                self._visit(handler.body, around)
+            self._visit(getattr(node, "orelse", []), around)
+            self._visit(getattr(node, "finalbody", []), around)
+
+    def _add(self, node: ast.AST, parts: tuple[ast.AST, ...], returned: ast.expr | None, outer: int) -> None:
+        line: int = node.lineno  # type: ignore[attr-defined]
+        own = len(parts) == 1 and parts[0] is node
+        last = node if own else parts[-1]
+        if isinstance(last, ast.withitem):
+            last = last.optional_vars or last.context_expr
+        end: int = last.end_lineno  # type: ignore[attr-defined]
+        changed = tuple(name for part in parts for name in _changed(part))
+        gives = dict.fromkeys((*(name for part in parts for name in _names(part, store=True)), *changed))
+        text = self._text[line - 1].strip() if line <= len(self._text) else ""
+        if isinstance(node, ast.expr):
+            text = ast.unparse(node)
+        text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 3] + "..."
+        elements = returned.elts if isinstance(returned, (ast.Tuple, ast.List)) else [returned] if returned is not None else []
+        found = tuple(Part(_names(one), one.id if isinstance(one, ast.Name) else None) for one in elements)
+        reads = _names(*parts)
+        statement = Statement(node, line, end, text, (*reads, *(n for n in changed if n not in reads)), tuple(gives), bool(changed), found, outer)
+        for number in range(line, end + 1):
+            self.by_line.setdefault(number, statement)
+
+
+@cache
+def _tree(path: str) -> tuple[str, ast.Module] | None:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        return text, ast.parse(text)
+    except (OSError, ValueError, SyntaxError):
+        return None
+
+
+@cache
+def lines_of(code: types.CodeType, whole: frozenset[int] = frozenset()) -> Lines | None:
+    """The statements of a function that runs; None when its source can't be read."""
+    found = _tree(code.co_filename)
+    if found is None:
+        return None
+    text, tree = found
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == code.co_firstlineno:
+                return Lines(text, node, whole)
+        elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
+            return Lines(text, node, whole)
+    return None
+
+
+@cache
+def names_at(code: types.CodeType, instruction: int, whole: frozenset[int]) -> Names | None:
+    """The names that the expression reads which is being evaluated at an instruction; None when that isn't known (Python 3.10)."""
+    lines = lines_of(code, whole)
+    if lines is None or not hasattr(code, "co_positions"):
+        return None
+    place = list(code.co_positions())[instruction // 2]
+    if None in place:
+        return None
+    line, end_line, column, end_column = place
+    found = []
+    for name in _every_name(lines):
+        begin = (name.lineno, len(lines._text[name.lineno - 1].encode()[: name.col_offset]))
+        if (line, column) <= begin < (end_line, end_column):
+            found.append(name.id)
+    return tuple(dict.fromkeys(found))
+
+
+def _every_name(lines: Lines) -> Iterator[ast.Name]:
+    for statement in dict.fromkeys(lines.by_line.values()):
+        for node in ast.walk(statement.node):
+            if isinstance(node, ast.Name):
+                yield node
+
+
+def elements_of(path: str, line: int, callee: str, count: int) -> list[ast.expr] | None:
+    """The expressions of the elements of a container of transforms that is made at a line: Compose([a, b]), Sequential(a, b)."""
+    found = _tree(path)
+    for node in ast.walk(found[1]) if found else ():
+        if not isinstance(node, ast.Call) or not node.lineno <= line <= (node.end_lineno or 0):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id if isinstance(node.func, ast.Name) else ""
+        arguments = node.args
+        if len(arguments) == 1 and isinstance(arguments[0], (ast.List, ast.Tuple)):
+            arguments = arguments[0].elts
+        if name == callee and len(arguments) == count and not any(isinstance(one, ast.Starred) for one in arguments):
+            return arguments
+    return None
