@@ -84,7 +84,12 @@ def trace(
     found = {feed.name: TracedFeed(None, "the loader stays as it is") for feed in plan.feeds if feed.status != "split"}
     if split:
         wanted = [
-            {"name": f.name, "path": os.path.realpath(os.path.join(folder, f.loader.path)), "line": f.loader.line, "end_line": f.loader.end_line}
+            {
+                "name": f.name,
+                "path": os.path.realpath(os.path.join(folder, f.loader.path)),
+                "line": f.loader.line,
+                "end_line": f.loader.end_line,
+            }
             for f in split
         ]
         found |= _run(wanted, script, arguments, plan.package, samples, seconds, progress)
@@ -124,8 +129,7 @@ def _run(
                             late = f"the script {_how(process.wait())}"
                 finally:
                     os.close(ended)
-                    # not asked to end first: a script may do a lot when it is asked
-                    os.killpg(process.pid, signal.SIGKILL)
+                    process.kill()  # not asked to end first: a script may do a lot when it is asked
         finally:
             os.close(reading)
     return {feed["name"]: found.get(feed["name"], TracedFeed(None, late)) for feed in wanted}
@@ -195,5 +199,3 @@ def describe(graph: Graph) -> str:
         outputs = ", ".join(f"{name}: {values[name].type} ({values[name].bytes} B)" for name in operation.outputs)
         lines.append(f"    {operation.name}({inputs}) -> {outputs}  {' '.join(sorted(operation.traits))}")
     return "\n".join([*lines, f"  returns {', '.join(graph.returns)}", ""])
-
-

@@ -17,7 +17,7 @@ import random
 import sys
 import time
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
@@ -124,7 +124,9 @@ class Tracing:
 
             if os.environ.get("SPLITTER_TRACEBACK") == "1":
                 traceback.print_exc()
-            self.write(feed=wanted.name, reason=f"running a sample failed: {last_line(traceback.format_exception_only(type(error), error))}")
+            self.write(
+                feed=wanted.name, reason=f"running a sample failed: {last_line(traceback.format_exception_only(type(error), error))}"
+            )
         else:
             self.write(feed=wanted.name, graph=graph_fields(graph))
         finally:
@@ -146,6 +148,7 @@ class Tracing:
             "torch": lambda module: module.manual_seed(SEED),
             "numpy.random": lambda module: module.seed(SEED),
             "torch.utils.data.dataloader": self.hook_loader,
+            "torch.multiprocessing.spawn": self.hook_spawn,
             "torch.nn.modules.container": lambda module: self.hook_container(module.Sequential),
             "torchvision.transforms.transforms": lambda module: self.hook_container(module.Compose),
             "torchvision.transforms.v2._container": lambda module: self.hook_container(module.Compose),
@@ -167,6 +170,16 @@ class Tracing:
 
         loader_class.__init__ = constructed
         loader_class.__iter__ = iterated
+
+    def hook_spawn(self, module: Any) -> None:
+        """Processes that the script starts would train, and are not seen from here: end before they are there."""
+
+        def start_processes(*args: Any, **kwargs: Any) -> None:
+            for feed in self.wanted:
+                self.write(feed=feed.name, reason="the script makes this loader in processes of its own")
+            self.finish()
+
+        module.start_processes = start_processes
 
     def hook_container(self, container: Any) -> None:
         """Note where containers of transforms are made, so that their elements can be found in the source."""
@@ -222,6 +235,7 @@ def main() -> None:
     die_with(chosen.parent)
     wanted = [Wanted(**fields) for fields in json.loads(chosen.feeds)]
     folder = os.path.dirname(os.path.realpath(chosen.script))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
     with open(chosen.out, "w", encoding="utf-8") as out:
         tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, folder)
         sys.addaudithook(tracing.audit)
@@ -230,11 +244,6 @@ def main() -> None:
         for feed in tracing.wanted:
             tracing.write(feed=feed.name, reason=how)
         tracing.finish()
-
-
-def unwritten(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what lets a process connect to workers."""
-    return {name: value for name, value in environment.items() if not name.startswith("SPLITTER_TOKEN")}
 
 
 if __name__ == "__main__":

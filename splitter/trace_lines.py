@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import ast
 import types
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from splitter.ir import Span
 
@@ -23,17 +23,12 @@ Names = tuple[str, ...]
 _Compound = (ast.If, ast.With, ast.Try, ast.For, ast.While)
 
 
-@dataclass(frozen=True)
-class Part:
-    """One element of what a statement returns: the names that it reads, and the one that it is, if it is a name."""
-
-    reads: Names
-    name: str | None
-
-
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """`gives`: the local names that hold its results. `changes`: it may change them in place."""
+    """`gives`: the local names that hold its results. `changes`: those that it may change in place.
+
+    `value` is the expression that it returns, or that it gives its only name.
+    """
 
     node: ast.AST
     line: int
@@ -41,8 +36,8 @@ class Statement:
     text: str
     reads: Names
     gives: Names
-    changes: bool
-    parts: tuple[Part, ...] = ()  # of what it returns
+    changes: Names
+    value: ast.expr | None = None
     outer: int = 0  # line of the outermost compound statement around it, if any
 
     def span(self, path: str) -> Span:
@@ -59,6 +54,69 @@ def _names(*nodes: ast.AST, store: bool = False) -> Names:
     kind = ast.Store if store else ast.Load
     found = [n.id for node in nodes for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, kind)]
     return tuple(dict.fromkeys(found))
+
+
+def pairs(expression: ast.expr, value: Any) -> list[tuple[ast.expr, Any]]:
+    """The parts of a display of a tuple, list or dictionary, each with its value."""
+    inner: list[ast.expr] = []
+    values: list[Any] = []
+    if isinstance(expression, (ast.Tuple, ast.List)) and isinstance(value, (tuple, list)):
+        inner, values = expression.elts, list(value)
+    elif isinstance(expression, ast.Dict) and isinstance(value, dict) and None not in expression.keys:
+        inner, values = expression.values, list(value.values())
+    if not inner or len(inner) != len(values) or any(isinstance(one, ast.Starred) for one in inner):
+        return [(expression, value)]
+    return [pair for one, its in zip(inner, values, strict=True) for pair in pairs(one, its)]
+
+
+def names_of(expression: ast.AST) -> Names:
+    """The names that an expression reads."""
+    return _names(expression)
+
+
+def parts_read(expression: ast.AST, name: str) -> set[Any] | None:
+    """Which parts of each sample an expression reads of a batch: keys or numbers, None for all of it.
+
+    [one["x"] for one in batch]    {"x"}        [y for x, y in batch]    {1}
+    """
+    found: set[Any] = set()
+    uses = sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(expression))
+    for node in ast.walk(expression):
+        if not isinstance(node, (ast.ListComp, ast.GeneratorExp, ast.SetComp)) or len(node.generators) != 1:
+            continue
+        only = node.generators[0]
+        if not isinstance(only.iter, ast.Name) or only.iter.id != name:
+            continue
+        uses -= 1
+        body = [node.elt, *only.ifs]
+        if isinstance(only.target, ast.Tuple):
+            read = set(_names(*body))
+            found |= {n for n, one in enumerate(only.target.elts) if read & set(_names(one, store=True))}
+        elif isinstance(only.target, ast.Name):
+            inner = [part for one in body for part in ast.walk(one)]
+            kept = [p for p in inner if isinstance(p, ast.Subscript) and isinstance(p.slice, ast.Constant) and _is(p.value, only.target.id)]
+            if len(kept) != sum(_is(part, only.target.id) for part in inner):
+                return None
+            found |= {part.slice.value for part in kept if isinstance(part.slice, ast.Constant)}
+        else:
+            return None
+    return found if uses == 0 else None
+
+
+def _is(node: ast.AST, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def unzipped(statement: Statement, target: str) -> tuple[str, int] | None:
+    """The batch, and the part of it, that `xs, ys = zip(*batch)` gives a name."""
+    node = statement.node
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Tuple):
+        return None
+    call, names = node.value, [one.id if isinstance(one, ast.Name) else "" for one in node.targets[0].elts]
+    if not (isinstance(call, ast.Call) and _is(call.func, "zip") and len(call.args) == 1 and isinstance(call.args[0], ast.Starred)):
+        return None
+    batch = call.args[0].value
+    return (batch.id, names.index(target)) if isinstance(batch, ast.Name) and target in names else None
 
 
 def _changed(node: ast.AST) -> Names:
@@ -98,10 +156,12 @@ class Lines:
             around = outer or (node.lineno if isinstance(node, _Compound) else 0)
             loop = isinstance(node, (ast.For, ast.While, ast.AsyncFor)) and not _yields(node)
             if not isinstance(node, _Compound) or loop or node.lineno in self._whole:
-                returned = node.value if isinstance(node, ast.Return) else None
+                value = node.value if isinstance(node, (ast.Return, ast.Assign)) else None
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield):
-                    returned = node.value.value
-                self._add(node, (node,), returned, outer)
+                    value = node.value.value
+                if isinstance(node, ast.Assign) and not (len(node.targets) == 1 and isinstance(node.targets[0], ast.Name)):
+                    value = None
+                self._add(node, (node,), value, outer)
                 continue
             header: list[ast.AST] = []
             if isinstance(node, (ast.If, ast.While)):
@@ -118,7 +178,7 @@ class Lines:
             self._visit(getattr(node, "orelse", []), around)
             self._visit(getattr(node, "finalbody", []), around)
 
-    def _add(self, node: ast.AST, parts: tuple[ast.AST, ...], returned: ast.expr | None, outer: int) -> None:
+    def _add(self, node: ast.AST, parts: tuple[ast.AST, ...], value: ast.expr | None, outer: int) -> None:
         line: int = node.lineno  # type: ignore[attr-defined]
         own = len(parts) == 1 and parts[0] is node
         last = node if own else parts[-1]
@@ -131,10 +191,9 @@ class Lines:
         if isinstance(node, ast.expr):
             text = ast.unparse(node)
         text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 3] + "..."
-        elements = returned.elts if isinstance(returned, (ast.Tuple, ast.List)) else [returned] if returned is not None else []
-        found = tuple(Part(_names(one), one.id if isinstance(one, ast.Name) else None) for one in elements)
         reads = _names(*parts)
-        statement = Statement(node, line, end, text, (*reads, *(n for n in changed if n not in reads)), tuple(gives), bool(changed), found, outer)
+        reads = (*reads, *(name for name in changed if name not in reads))
+        statement = Statement(node, line, end, text, reads, tuple(gives), changed, value, outer)
         for number in range(line, end + 1):
             self.by_line.setdefault(number, statement)
 
@@ -167,28 +226,19 @@ def lines_of(code: types.CodeType, whole: frozenset[int] = frozenset()) -> Lines
 
 
 @cache
-def names_at(code: types.CodeType, instruction: int, whole: frozenset[int]) -> Names | None:
-    """The names that the expression reads which is being evaluated at an instruction; None when that isn't known (Python 3.10)."""
+def expression_at(code: types.CodeType, instruction: int, whole: frozenset[int]) -> ast.AST | None:
+    """The expression that is being evaluated at an instruction; None when that isn't known (Python 3.10)."""
     lines = lines_of(code, whole)
     if lines is None or not hasattr(code, "co_positions"):
         return None
     place = list(code.co_positions())[instruction // 2]
     if None in place:
         return None
-    line, end_line, column, end_column = place
-    found = []
-    for name in _every_name(lines):
-        begin = (name.lineno, len(lines._text[name.lineno - 1].encode()[: name.col_offset]))
-        if (line, column) <= begin < (end_line, end_column):
-            found.append(name.id)
-    return tuple(dict.fromkeys(found))
-
-
-def _every_name(lines: Lines) -> Iterator[ast.Name]:
     for statement in dict.fromkeys(lines.by_line.values()):
         for node in ast.walk(statement.node):
-            if isinstance(node, ast.Name):
-                yield node
+            if isinstance(node, (ast.expr, ast.stmt)) and (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == place:
+                return node
+    return None
 
 
 def elements_of(path: str, line: int, callee: str, count: int) -> list[ast.expr] | None:

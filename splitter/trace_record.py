@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -20,13 +20,14 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from splitter.graph import Trait
 from splitter.knowledge_ops import EMPTY, SAME, TAGS, TRAITS
-from splitter.trace_merge import Call, Event, Leaf
+from splitter.trace_events import Call, Event, Key, Leaf
 
 DIGESTED = 1 << 20  # bytes of a tensor that are compared with those of other samples
+MOST_PARTS = 4  # of a tuple of plain values, before it is one leaf
 SMALL = 64  # elements of a list whose sizes are added up one by one
 
 
-def key_of(tensor: torch.Tensor) -> tuple[Hashable, int | None]:
+def key_of(tensor: torch.Tensor) -> tuple[Key, int | None]:
     """What tells a tensor apart, and the memory that it shares with its views."""
     try:
         pointer = tensor.untyped_storage().data_ptr()
@@ -93,17 +94,19 @@ def _size(value: Any, depth: int = 0) -> int:
     return sum(_size(item, depth + 1) for item in list(inner.values())[:SMALL]) if inner and depth < 2 else 8
 
 
-def _is_leaf(value: Any) -> bool:
+def is_leaf(value: Any) -> bool:
     """A long list, or one of plain values alone, is one leaf: its length differs from sample to sample."""
     plain = (int, float, str, bytes, bool, complex, type(None))
-    return isinstance(value, list) and (len(value) > SMALL or all(isinstance(item, plain) for item in value))
+    if isinstance(value, list):
+        return len(value) > SMALL or all(isinstance(item, plain) for item in value)
+    return isinstance(value, tuple) and len(value) > MOST_PARTS and all(isinstance(item, plain) for item in value)
 
 
 def leaves_of(value: Any, keep: list[Any], digest: bool = False) -> list[Leaf]:
     """The leaves of a Python value, in order; they are put into `keep`, so that no identity is used twice."""
     found = []
     with torch._C.DisableTorchFunctionSubclass():
-        for item in tree_leaves(value, is_leaf=_is_leaf):
+        for item in tree_leaves(value, is_leaf=is_leaf):
             keep.append(item)
             found.append(tensor_leaf(item, digest) if isinstance(item, torch.Tensor) else object_leaf(item))
     return found
@@ -118,13 +121,13 @@ def traits_of(function: Any) -> frozenset[Trait]:
     return frozenset(traits or {"unknown"})
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every ATen call while it is on. `near` gives the leaves that the code now running reads, or None."""
 
     def __init__(self, keep: list[Any], near: Callable[[], tuple[Leaf, ...] | None]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.graph = torch.fx.Graph()
-        self.nodes: dict[Hashable, torch.fx.Node] = {}
+        self.nodes: dict[Key | None, torch.fx.Node] = {}
         self.keep = keep  # what no call made, while all samples are compared
         self.alive: list[Any] = []
         self.near = near

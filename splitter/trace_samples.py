@@ -12,20 +12,22 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
-from torch.utils.data import IterableDataset
+from torch.utils.data import IterableDataset, Subset
 from torch.utils.data._utils.collate import default_convert
 
-from splitter.graph import Graph, Part
+from splitter.graph import Graph
 from splitter.knowledge_ops import ESCAPES
-from splitter.trace_merge import LIBRARY, DifferentError, Leaf, Record, Result, Seen, merge, uneven
-from splitter.trace_record import Recorder, leaves_of
-from splitter.trace_steps import Plans, Tracker, User, find_containers, name_of, traced_containers
+from splitter.trace_containers import find_containers, name_of, traced_containers
+from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen
+from splitter.trace_merge import DifferentError, merge, uneven
+from splitter.trace_record import Recorder, is_leaf, leaves_of
+from splitter.trace_steps import Plans, Tracker, User
 
 LEAST = 2  # samples
 PASSES = 4  # runs of a sample that there must be time for: to warm up, recorded (which is slower), timed
@@ -82,8 +84,9 @@ class _Feed:
         self.iterable = isinstance(self.dataset, IterableDataset)
         self.batched = loader.batch_size is not None or loader.batch_sampler is not None
         self.plans = Plans(User(asked.folder), asked.made)
-        self.plans.steps["read"] = Seen(_read_name(self.dataset), "sample", None)
+        self.plans.steps[READ] = Seen(_read_name(self.dataset), "sample", None)
         self.begin = _states()
+        self.at_once = not self.iterable and self.batched and _at_once(self.dataset)
         self.containers = find_containers(self.dataset)
         self.collating = find_containers(self.collate_fn)
         self.indices = [] if self.iterable else self.pick()
@@ -115,6 +118,10 @@ class _Feed:
             for _ in range(count):
                 yield lambda: next(iterator)
             return
+        if self.at_once:
+            for sample in self.dataset.__getitems__(self.indices[:count]):
+                yield lambda sample=sample: sample  # type: ignore[misc]
+            return
         for index in self.indices[:count]:
             yield lambda index=index: self.dataset[index]  # type: ignore[misc]
 
@@ -132,7 +139,7 @@ class _Feed:
             raise NoGraphError("the samples take different steps")
         del keep
         times = self.measure(count)
-        collate = self.record_collate(batch) if self.batched or self.collate_fn is not default_convert else None
+        collate = self.record_collate(batch, records) if self.batched or self.collate_fn is not default_convert else None
         if collate is not None:
             times.update(self.measure_collate(batch))
         return merge(self.asked.feed, records, collate, self.plans.steps, times)
@@ -171,7 +178,7 @@ class _Feed:
             for number, sample in enumerate(self.samples(count)):
                 self.in_time()
                 try:
-                    record, value = self.recorded(tracker, "read", sample, keep)
+                    record, value = self.recorded(tracker, READ, sample, keep)
                 except StopIteration:
                     break
                 records.append(record)
@@ -189,19 +196,23 @@ class _Feed:
         if tracker.returned is not None and tracker.returned[0] is value and len(tracker.returned[1]) == len(leaves):
             leaves = tracker.returned[1]
         leaves = [_named(leaf, number) for number, leaf in enumerate(leaves)]
-        collating = step != "read"
+        collating = step != READ
         results = [Result(leaf, f"out {n}") for n, leaf in enumerate(leaves) if collating or leaf.key is None or leaf.key[0] != "n"]
         tracker.end(results, changes=collating)
         return Record(recorder.events(), tuple(leaves)), value
 
     def measure(self, count: int) -> dict[str, float]:
         """Microseconds of each step, per sample: the median over the samples, with nothing recorded."""
+        if self.at_once:
+            began = time.thread_time_ns()
+            ran = sum(1 for _ in self.samples(count))
+            return {READ: (time.thread_time_ns() - began) / 1000 / ran}
         tracker = Tracker(self.plans, "sample")
         tracker.statements = any(span is not None and ":" in step for step, span in ((s, v.span) for s, v in self.plans.steps.items()))
         rows: list[dict[str, int]] = []
         with self.tracking(tracker, self.containers):
             for sample in self.samples(count):
-                with contextlib.suppress(StopIteration), tracker.running("read"):
+                with contextlib.suppress(StopIteration), tracker.running(READ):
                     sample()
                 tracker.end([], changes=False)
                 rows.append(tracker.times)
@@ -228,10 +239,13 @@ class _Feed:
         self.plans.steps[step] = Seen(name, "collate", None)
         return step
 
-    def record_collate(self, batch: list[Any]) -> Record:
+    def record_collate(self, batch: list[Any], records: list[Record]) -> Record:
         keep: list[Any] = []
         tracker = Tracker(self.plans, "collate", _states, keep)
         value = batch if self.batched else batch[0]
+        rows = zip(records, batch, strict=True) if self.batched else [(records[0], value)]
+        given = [(leaf, part) for record, sample in rows for leaf, part in zip(record.returns, _parts(sample), strict=True)]
+        tracker.batch = value, [leaf for leaf, _ in given], [part for _, part in given]
         with self.tracking(tracker, self.collating):
             return self.recorded(tracker, self.collate_step(), lambda: self.collate_fn(value), keep)[0]
 
@@ -243,10 +257,25 @@ class _Feed:
         return {step: took / 1000 / (len(batch) if self.batched else 1) for step, took in tracker.times.items()}
 
 
+def _at_once(dataset: Any) -> bool:
+    """Whether the dataset makes the samples of a batch in one call of its own."""
+    while isinstance(dataset, Subset):
+        dataset = dataset.dataset
+    return bool(getattr(dataset, "__getitems__", None))
+
+
+def _parts(sample: Any) -> list[Any]:
+    """For each leaf of a sample, the key or the number of the part that it is in."""
+    inner: list[tuple[Any, Any]] = [(0, sample)]
+    if isinstance(sample, dict):
+        inner = list(sample.items())
+    elif isinstance(sample, (tuple, list)) and not is_leaf(sample):
+        inner = list(enumerate(sample))
+    return [part for part, value in inner for _ in leaves_of(value, [])]
+
+
 def _named(leaf: Leaf, number: int) -> Leaf:
     """A number in what comes out, told apart by its place."""
-    from dataclasses import replace
-
     return replace(leaf, key=("n", number)) if leaf.key is None else leaf
 
 
@@ -260,8 +289,8 @@ def _states() -> dict[str, Any]:
     if "numpy" in sys.modules:
         import numpy
 
-        kind, keys, *rest = numpy.random.get_state()
-        found["numpy"] = (kind, keys.tobytes(), *rest)
+        kind, keys, *rest = numpy.random.get_state(legacy=True)
+        found["numpy"] = (kind, numpy.asarray(keys).tobytes(), *rest)
     return found
 
 

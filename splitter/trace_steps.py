@@ -9,6 +9,7 @@ are run. What runs in neither belongs to the step around it, at last to the one 
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import sys
@@ -19,13 +20,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from splitter.graph import Part
-from splitter.ir import Span
-from splitter.knowledge_ops import CHOOSING, IN_TURN
-from splitter.trace_lines import Statement, elements_of, lines_of, names_at
-from splitter.trace_merge import Enter, Leaf, Leave, Result, Seen
-from splitter.trace_record import Recorder, leaves_of
+from splitter.trace_events import Enter, Leaf, Leave, Result, Seen
+from splitter.trace_lines import Statement, expression_at, lines_of, names_of, pairs, parts_read, unzipped
+from splitter.trace_record import Recorder, is_leaf, leaves_of
 
 _NO_DATA = (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+_NOTHING = object()
 
 
 @dataclass
@@ -68,36 +69,6 @@ class Plans:
         return len(self.opaque) + len(self.whole) > before
 
 
-class Element:
-    """Stands for an element of a container while samples are run. It is of the element's class for whoever asks."""
-
-    def __init__(self, inner: Any, step: str, call: Callable[[str, Any, Any, Any], Any]) -> None:
-        self.__dict__["_traced"] = (inner, step, call)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        inner, step, call = self.__dict__["_traced"]
-        return call(step, inner, args, kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.__dict__["_traced"][0], name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self.__dict__["_traced"][0], name, value)
-
-    @property
-    def __class__(self) -> Any:
-        return type(self.__dict__["_traced"][0])
-
-    def __repr__(self) -> str:
-        return repr(self.__dict__["_traced"][0])
-
-
-def name_of(callable_: Any) -> str:
-    """How a person calls a transform."""
-    name = getattr(callable_, "__qualname__", None) or type(callable_).__name__
-    return str(name).rsplit("<locals>.", 1)[-1]
-
-
 class Tracker:
     """Knows which step is running. With a recorder it writes down what goes in and out; without, it only measures."""
 
@@ -114,6 +85,9 @@ class Tracker:
         self.statement: Statement | None = None
         self.serial = 0
         self.returned: tuple[Any, list[Leaf]] | None = None
+        self.values: dict[Any, Any] = {}  # of what variables tell apart
+        self.before: dict[Any, Any] = {}  # the same when the statement began
+        self.batch: tuple[Any, list[Leaf], list[Any]] | None = None  # what is collated, its leaves, the parts of the samples these are
         self.statements = True
         self.quiet = True
         self._last = self._spent = 0
@@ -169,12 +143,13 @@ class Tracker:
 
     @contextlib.contextmanager
     def running(self, step: str, recorder: Recorder | None = None) -> Iterator[None]:
-        """One sample, or one call of a collate function."""
+        """One sample, or one call of a collate function with `batch`."""
         self.recorder = recorder
         self._states = self.states() if self.states else {}
         self.serial = 0
+        self.values = {}
         self.returned = None
-        self.begin(step, [], given=False)
+        self.begin(step, self.batch[1] if self.batch else [], given=False)
         if self.statements:
             sys.settrace(self.called)
         self.resume()
@@ -253,6 +228,7 @@ class Tracker:
             if found.outer:
                 self.plans.owners[step] = (path, found.outer)
         names = self.leaves(frame, found.reads)
+        self.before = dict(self.values)
         self.begin(step, names, given=self.given(frame), statement=True)
 
     def given(self, frame: types.FrameType) -> bool:
@@ -262,38 +238,69 @@ class Tracker:
     def end_statement(self, frame: types.FrameType, argument: Any, returns: bool) -> None:
         statement = self.statement
         assert statement is not None
-        results: list[Result] = []
-        if self.recorder:
-            if returns and statement.parts:
-                results = self.parts(frame, statement, argument)
-                self.returned = (argument, [result.leaf for result in results])
-            elif returns:
-                results = [Result(leaf, f"out {number}") for number, leaf in enumerate(leaves_of(argument, self.keep)) if leaf.key]
-            if not returns or statement.changes:
-                for name in statement.gives:
-                    results += [Result(leaf, f"{name} {number}") for number, leaf in enumerate(self.leaves(frame, (name,)))]
-        self.end(results, statement.changes)
         self.statement = None
-
-    def parts(self, frame: types.FrameType, statement: Statement, made: Any) -> list[Result]:
-        """What a function returns, part by part, each with what it may have been made from."""
-        parts = statement.parts
-        values = list(made) if len(parts) > 1 and isinstance(made, (tuple, list)) and len(made) == len(parts) else [made]
+        if self.recorder is None:
+            self.end([], changes=False)
+            return
         results: list[Result] = []
-        for number, value in enumerate(values):
-            part = parts[number] if len(values) == len(parts) else None
+        changed = [name for name in statement.changes if not (self.assigns(statement) and _container(frame.f_locals.get(name)))]
+        if returns and argument is not None:
+            results = self.valued(frame, statement.value, argument, "")
+            self.returned = (argument, [result.leaf for result in results])
+        if not returns or changed:
+            for name in statement.gives:
+                if statement.value is not None and name in frame.f_locals and not returns:
+                    results += self.valued(frame, statement.value, frame.f_locals[name], name)
+                else:
+                    results += self.given_names(frame, statement, name)
+        self.end(results, bool(changed))
+
+    def assigns(self, statement: Statement) -> bool:
+        return isinstance(statement.node, (ast.Assign, ast.AnnAssign))
+
+    def given_names(self, frame: types.FrameType, statement: Statement, name: str) -> list[Result]:
+        """The leaves of a local variable after a statement; a number that is the same as before is no result."""
+        results = []
+        near = tuple(self.read_by(frame, statement.node.value)) if isinstance(statement.node, ast.Assign) else None
+        zipped = unzipped(statement, name)
+        if zipped is not None and self.batch is not None and frame.f_locals.get(zipped[0]) is self.batch[0]:
+            near = tuple(self.parts({zipped[1]}))
+        for number, leaf in enumerate(self.leaves(frame, (name,))):
+            variable = leaf.key is not None and leaf.key[0] == "v"
+            before = self.before.get(leaf.key, _NOTHING) if variable else _NOTHING
+            if before is _NOTHING or not _equal(before, self.values[leaf.key]):
+                results.append(Result(leaf, f"{name} {number}", near, variable))
+        return results
+
+    def valued(self, frame: types.FrameType, expression: ast.expr | None, made: Any, name: str) -> list[Result]:
+        """What a statement returns or gives a name, part by part, each with what it may have been made from."""
+        if name and (name in ("self", "cls") or isinstance(made, _NO_DATA) or callable(made)):
+            return []
+        results: list[Result] = []
+        parts = pairs(expression, made) if expression is not None and not is_leaf(made) else [(expression, made)]
+        for part, value in parts:
             leaves = leaves_of(value, self.keep)
-            if part is not None and part.name is not None:
-                leaves = self.named(leaves, part.name)
-            near = tuple(self.leaves(frame, part.reads)) if part is not None else None
-            named = part is not None and part.name is not None
-            unknown = [replace(leaf, key=("r", self.serial, number, place)) if leaf.key is None and not named else leaf for place, leaf in enumerate(leaves)]
-            results += [Result(leaf, f"out {number}.{place}", near) for place, leaf in enumerate(unknown)]
+            near = None if part is None else tuple(self.read_by(frame, part))
+            source = self.named(leaves, part.id) if isinstance(part, ast.Name) and part.id != name else None
+            for place, leaf in enumerate(leaves):
+                number = len(results)
+                fresh = leaf.key is None
+                if fresh and source is not None and not name:
+                    leaf, fresh = source[place], False  # a variable, returned
+                elif fresh:
+                    leaf = replace(leaf, key=("v", self.serial, name, number))
+                results.append(Result(leaf, f"{name or 'out'} {number}", near, fresh, source[place] if source and fresh else None))
         return results
 
     def named(self, leaves: list[Leaf], name: str) -> list[Leaf]:
         """Leaves of a local variable: what can't be told apart is told apart by its name."""
-        return [replace(leaf, key=("v", self.serial, name, place)) if leaf.key is None else leaf for place, leaf in enumerate(leaves)]
+        found = []
+        for place, leaf in enumerate(leaves):
+            if leaf.key is None:
+                leaf = replace(leaf, key=("v", self.serial, name, place))
+                self.values[leaf.key] = self.keep[len(self.keep) - len(leaves) + place]
+            found.append(leaf)
+        return found
 
     def leaves(self, frame: types.FrameType, names: tuple[str, ...]) -> list[Leaf]:
         if self.recorder is None:
@@ -303,7 +310,8 @@ class Tracker:
             value = frame.f_locals.get(name)
             if name not in frame.f_locals or name in ("self", "cls") or isinstance(value, _NO_DATA) or callable(value):
                 continue
-            found += self.named(leaves_of(value, self.keep), name)
+            batch = self.batch is not None and value is self.batch[0]
+            found += self.batch[1] if batch and self.batch else self.named(leaves_of(value, self.keep), name)
         return found
 
     def near(self) -> tuple[Leaf, ...] | None:
@@ -311,108 +319,25 @@ class Tracker:
         if self.frame is None or not self.depth or not self.depth[-1]:
             return None
         path = self.plans.user.path(self.frame.f_code.co_filename) or ""
-        names = names_at(self.frame.f_code, self.frame.f_lasti, self.whole(path))
-        return None if names is None else tuple(self.leaves(self.frame, names))
+        expression = expression_at(self.frame.f_code, self.frame.f_lasti, self.whole(path))
+        return None if expression is None else tuple(self.read_by(self.frame, expression))
+
+    def read_by(self, frame: types.FrameType, expression: ast.AST) -> list[Leaf]:
+        """The leaves that an expression reads; of a batch, only the parts that it reads of each sample."""
+        found: list[Leaf] = []
+        for name in names_of(expression):
+            parts = parts_read(expression, name) if self.batch is not None and frame.f_locals.get(name) is self.batch[0] else None
+            found += self.leaves(frame, (name,)) if parts is None else self.parts(parts)
+        return found
+
+    def parts(self, parts: set[Any]) -> list[Leaf]:
+        assert self.batch is not None
+        return [leaf for leaf, part in zip(self.batch[1], self.batch[2], strict=True) if part in parts]
 
 
-# --- containers
+def _container(value: Any) -> bool:
+    return isinstance(value, (dict, list)) and not is_leaf(value)
 
 
-def find_containers(*roots: Any) -> list[Any]:
-    """The containers of transforms that can be reached from a dataset or a collate function, in a fixed order."""
-    found: list[Any] = []
-    seen: set[int] = set()
-    todo = [(root, 0) for root in reversed(roots)]
-    while todo:
-        value, depth = todo.pop()
-        if id(value) in seen or depth > 8 or isinstance(value, (str, bytes, int, float, types.ModuleType)) or value is None:
-            continue
-        seen.add(id(value))
-        if elements(value) is not None and type(value).__name__ not in CHOOSING:
-            found.append(value)
-        todo += [(inner, depth + 1) for inner in reversed(_inner(value))]
-    return found
-
-
-def elements(container: Any) -> dict[Any, Any] | None:
-    """The elements of a container by where they are kept; None for what is none."""
-    name = type(container).__name__
-    kept = getattr(container, "__dict__", {})
-    listed = kept.get("transforms")
-    if isinstance(listed, list) and callable(container) and all(callable(one) for one in listed):
-        return dict(enumerate(listed))
-    if name in IN_TURN and isinstance(kept.get("_modules"), dict) and "transforms" not in kept["_modules"]:
-        return dict(kept["_modules"])
-    return None
-
-
-def _inner(value: Any) -> list[Any]:
-    if isinstance(value, (list, tuple)):
-        return list(value) if len(value) <= 64 else []
-    if isinstance(value, dict):
-        return list(value.values()) if len(value) <= 64 else []
-    if isinstance(value, types.MethodType):
-        return [value.__self__, value.__func__]
-    if isinstance(value, types.FunctionType):
-        cells = [cell.cell_contents for cell in value.__closure__ or () if _filled(cell)]
-        return cells + [value.__globals__[name] for name in value.__code__.co_names if name in value.__globals__]
-    if isinstance(value, type):
-        return []
-    kept = list(getattr(value, "__dict__", {}).values())
-    methods = [vars(type(value)).get(name) for name in ("__getitem__", "__iter__", "__call__", "forward")]
-    return kept + [method for method in methods if isinstance(method, types.FunctionType)]
-
-
-def _filled(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
-
-
-@contextlib.contextmanager
-def traced_containers(containers: list[Any], tracker: Tracker) -> Iterator[None]:
-    """Replace the elements of containers by ones that tell the tracker, for a while."""
-    undo: list[Callable[[], None]] = []
-    inner = {id(container) for container in containers}
-    plans = tracker.plans
-    try:
-        for number, container in enumerate(containers):
-            if id(container) in plans.opaque:
-                continue
-            kept = vars(container)
-            store = kept["transforms"] if isinstance(kept.get("transforms"), list) else kept["_modules"]
-            before = elements(container) or {}
-            spans = _spans(container, list(before.values()), plans)
-            for place, (key, element) in enumerate(before.items()):
-                if id(element) in inner and id(element) not in plans.opaque:
-                    continue
-                step = f"{number}.{place} {name_of(element)}"
-                plans.steps.setdefault(step, Seen(name_of(element), tracker.part, spans[place]))
-                plans.owners[step] = id(container)
-                store[key] = Element(element, step, tracker.call)
-                undo.append(lambda store=store, key=key, element=element: store.__setitem__(key, element))  # type: ignore[misc]
-        yield
-    finally:
-        for put_back in reversed(undo):
-            put_back()
-
-
-def _spans(container: Any, inside: list[Any], plans: Plans) -> list[Span | None]:
-    """Where the elements stand in the source: in the call that made the container, or where they are defined."""
-    file, line = plans.made.get(id(container), ("", 0))
-    path = plans.user.path(file) if file else None
-    found = elements_of(file, line, type(container).__name__, len(inside)) if path else None
-    if path and found:
-        return [Span(path, e.lineno, e.col_offset, e.end_lineno or e.lineno, e.end_col_offset or e.col_offset) for e in found]
-    return [_defined(element, plans.user) for element in inside]
-
-
-def _defined(element: Any, user: User) -> Span | None:
-    function = element
-    for name in ("__call__", "forward"):
-        if not isinstance(function, types.FunctionType):
-            function = getattr(type(element), name, None)
-    code = getattr(function, "__code__", None)
-    path = user.path(code.co_filename) if code is not None else None
-    return Span(path, code.co_firstlineno, 0, code.co_firstlineno, 0) if path and code is not None else None
+def _equal(one: Any, other: Any) -> bool:
+    return type(one) is type(other) and bool(one == other)
