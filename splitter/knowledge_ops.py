@@ -36,6 +36,7 @@ TAGS: dict[str, Trait] = {
     "pointwise": "pointwise",
     "reduction": "reduction",
     "nondeterministic_seeded": "random",
+    "inplace_view": "layout",
     "data_dependent_output": "depends",
 }
 

@@ -8,6 +8,8 @@ Runs in the child process only.
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -125,7 +127,7 @@ def traced_containers(containers: list[Any], tracker: Tracker) -> Iterator[None]
                 plans.steps.setdefault(step, Seen(name_of(element), tracker.part, spans[place]))
                 plans.owners[step] = id(container)
                 store[key] = Element(element, step, tracker.call)
-                undo.append(lambda store=store, key=key, element=element: store.__setitem__(key, element))
+                undo.append(functools.partial(operator.setitem, store, key, element))
         yield
     finally:
         for put_back in reversed(undo):

@@ -74,7 +74,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Leave:
-    """A step ends. `changes`: it may have changed what it gives in place.
+    """A step ends. `changes`: it may have changed what it gives in place. `branches`: what runs next depends on what it reads.
 
     `microseconds` of its own Python code while it was recorded.
     """
@@ -84,6 +84,7 @@ class Leave:
     changes: bool
     draws: tuple[str, ...] = ()
     opened: bool = False
+    branches: bool = False
     microseconds: float = 0.0
 
 

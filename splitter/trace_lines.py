@@ -38,6 +38,7 @@ class Statement:
     gives: Names
     changes: Names
     value: ast.expr | None = None
+    branches: bool = False  # it is the test of an `if` or `while`
     outer: int = 0  # line of the outermost compound statement around it, if any
 
     def span(self, path: str) -> Span:
@@ -193,7 +194,9 @@ class Lines:
         text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 3] + "..."
         reads = _names(*parts)
         reads = (*reads, *(name for name in changed if name not in reads))
-        statement = Statement(node, line, end, text, reads, tuple(gives), changed, value, outer)
+        statement = Statement(
+            node, line, end, text, reads, tuple(gives), changed, value, isinstance(node, (ast.If, ast.While)) and not own, outer
+        )
         for number in range(line, end + 1):
             self.by_line.setdefault(number, statement)
 

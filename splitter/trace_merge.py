@@ -41,7 +41,8 @@ def merge(feed: str, records: Sequence[Record], collate: Record | None, steps: M
     """
     if len({tuple(event.step for event in record.events if isinstance(event, Enter)) for record in records}) > 1:
         raise DifferentError("the samples take different steps")
-    folded = {READ}  # nothing of a library's dataset can be parted in the source
+    # nothing of a library's dataset can be parted in the source
+    folded = {READ, *(step for record in records for step in _deciding(record))}
     while True:
         replays, returned = _replayed(records, folded)
         different = _different(replays, folded)
@@ -61,6 +62,24 @@ def merge(feed: str, records: Sequence[Record], collate: Record | None, steps: M
     final = last.run(collate)
     built.add([last], len(records))
     return built.graph(feed, final)
+
+
+def _deciding(record: Record) -> set[str]:
+    """The steps that draw to decide what they do: it may be that no sample shows all that they do."""
+    found: set[str] = set()
+    calls: dict[str, set[Trait]] = {}
+    active: list[str] = []
+    for event in record.events:
+        if isinstance(event, Enter):
+            active.append(event.step)
+        elif isinstance(event, Leave):
+            active.pop()
+            seen = calls.get(event.step, set())
+            if event.draws and (event.draws != ("torch",) or "random" not in seen or "depends" in seen):
+                found.add(event.step)
+        else:
+            calls.setdefault(active[-1], set()).update(event.traits)
+    return found
 
 
 def _busy(record: Record) -> set[str]:
@@ -170,7 +189,7 @@ class _Built:
         if op.constants == FOLDED and not op.inputs:
             traits = {"random"} if draws else {"reads"}
         if op.own:
-            reads = opened or (not op.inputs and not draws)
+            reads = opened or (not op.inputs and not draws and self.seen[op.step].part == "sample")
             traits |= {"reads"} if reads else set() if traits else {"unknown"}
         return frozenset(traits)
 
@@ -202,7 +221,7 @@ class _Built:
         kept: list[Operation] = []
         for operation in reversed(self.operations):
             name = self.steps[operation.step].name
-            if operation.name != name or "random" in operation.traits or used.intersection(operation.outputs):
+            if operation.name != name or not operation.outputs or "random" in operation.traits or used.intersection(operation.outputs):
                 used.update(operation.inputs)
                 kept.append(operation)
         steps = sorted({operation.step for operation in kept})

@@ -221,13 +221,16 @@ class Replay:
                 self.fold(active, made)
             return
         python_only = not active.calls and not active.inner and event.changes
-        if python_only and not event.draws and self.handed_on(active, event):
-            return
-        if python_only and event.results:
-            op = self.op(event.step, "", "", self.refs(active.inputs), ())
-            op.own = True
-            for result in event.results:
-                self.define(op, result.leaf, result.label)
+        if event.branches and (read := self.refs(active.inputs)):
+            self.op(event.step, "", "", read, {"depends"}).own = True
+        if python_only:
+            # tensors that it gives back: had it written to them, that would have been seen
+            made = [r for r in event.results if event.draws or r.leaf.storage is None or self.resolve(r.leaf) is None]
+            if made:
+                op = self.op(event.step, "", "", self.refs(active.inputs), ())
+                op.own = True
+                for result in made:
+                    self.define(op, result.leaf, result.label)
             return
         for result in event.results:
             alias = self.resolve(result.alias) if result.alias is not None else None
@@ -235,8 +238,3 @@ class Replay:
                 self.bind(result.leaf, alias)
             elif result.leaf.key is not None and (result.fresh or self.resolve(result.leaf) is None):
                 self.own(active, result.leaf, result.near, result.label)
-
-    def handed_on(self, active: _Active, event: Leave) -> bool:
-        """Whether a step gives back the tensors that it takes: had it written to them, that would have been seen."""
-        taken = {leaf.key for leaf in active.inputs}
-        return bool(event.results) and all(r.leaf.storage is not None and r.leaf.key in taken for r in event.results)

@@ -133,13 +133,13 @@ class Tracker:
         self.stack.append(step)
         self.depth.append(statement)
 
-    def end(self, results: list[Result], changes: bool) -> None:
+    def end(self, results: list[Result], changes: bool, branches: bool = False) -> None:
         step = self.stack.pop()
         self.depth.pop()
         if self.recorder:
             took = self.times.pop(step, 0) / 1000
             draws = tuple(sorted(self.draws.pop(step, ())))
-            self.recorder.mark(Leave(step, tuple(results), changes, draws, step in self.opened, took))
+            self.recorder.mark(Leave(step, tuple(results), changes, draws, step in self.opened, branches, took))
 
     @contextlib.contextmanager
     def running(self, step: str, recorder: Recorder | None = None) -> Iterator[None]:
@@ -253,7 +253,7 @@ class Tracker:
                     results += self.valued(frame, statement.value, frame.f_locals[name], name)
                 else:
                     results += self.given_names(frame, statement, name)
-        self.end(results, bool(changed))
+        self.end(results, bool(changed), statement.branches)
 
     def assigns(self, statement: Statement) -> bool:
         return isinstance(statement.node, (ast.Assign, ast.AnnAssign))
