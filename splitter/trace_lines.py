@@ -194,9 +194,8 @@ class Lines:
         text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 3] + "..."
         reads = _names(*parts)
         reads = (*reads, *(name for name in changed if name not in reads))
-        statement = Statement(
-            node, line, end, text, reads, tuple(gives), changed, value, isinstance(node, (ast.If, ast.While)) and not own, outer
-        )
+        tests = isinstance(node, (ast.If, ast.While)) and not own
+        statement = Statement(node, line, end, text, reads, tuple(gives), changed, value, tests, outer)
         for number in range(line, end + 1):
             self.by_line.setdefault(number, statement)
 

@@ -261,6 +261,19 @@ def test_datasets_that_fail(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -
     }
 
 
+def test_an_interrupt_leaves_nothing(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = scratch.folder / "train.py"
+    script.write_text(TWO_LOADERS, encoding="utf-8")
+    monkeypatch.chdir(scratch.folder)
+
+    def interrupt(feed: str, done: int, of: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trace(compile_script(script), script, ("train",), seconds=60, progress=interrupt)
+    scratch.assert_nothing_left()
+
+
 def test_this_process_imports_no_torch(scratch: Scratch) -> None:
     code = "import sys, splitter.trace; print('torch' in sys.modules)"
     ended = scratch.run([sys.executable, "-c", code], scratch.folder)
