@@ -92,31 +92,25 @@ def trace(
             }
             for f in split
         ]
-        found |= _run(wanted, script, arguments, plan.package, samples, seconds, progress)
+        files = [os.path.realpath(os.path.join(folder, path)) for path in plan.needs]
+        options = ["--samples", str(samples), "--feeds", json.dumps(wanted), "--files", json.dumps(files)]
+        options += ["--package", plan.package] if plan.package else []
+        found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress)
     return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds))
 
 
-def _run(
-    wanted: Sequence[Mapping[str, Any]],
-    script: Path,
-    arguments: Sequence[str],
-    package: str,
-    samples: int,
-    seconds: float,
-    progress: Progress,
-) -> dict[str, TracedFeed]:
+def _run(names: Sequence[str], options: Sequence[str], program: Sequence[str], seconds: float, progress: Progress) -> dict[str, TracedFeed]:
     deadline = time.monotonic() + seconds
     found: dict[str, TracedFeed] = {}
     late = f"running the script took more than {seconds:g} s"
-    with tempfile.TemporaryDirectory(prefix="splitter-trace-") as name:
-        pipe = os.path.join(name, "pipe")
+    with tempfile.TemporaryDirectory(prefix="splitter-trace-") as scratch:
+        pipe = os.path.join(scratch, "pipe")
         os.mkfifo(pipe, 0o600)
         command = [sys.executable, "-m", "splitter.trace_child", "--out", pipe, "--parent", str(os.getpid())]
-        command += ["--samples", str(samples), "--seconds", str(max(seconds - STARTING_S, 0.0)), "--feeds", json.dumps(wanted)]
-        command += ["--package", package] if package else []
+        command += ["--seconds", str(max(seconds - STARTING_S, 0.0)), *options]
         reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
         try:
-            with started([*command, str(script), *arguments], _environment(os.environ), Path(name, "script")) as process:
+            with started([*command, *program], _environment(os.environ), Path(scratch, "script")) as process:
                 ended = os.pidfd_open(process.pid)
                 try:
                     for event in _events(reading, ended, deadline):
@@ -132,7 +126,7 @@ def _run(
                     process.kill()  # not asked to end first: a script may do a lot when it is asked
         finally:
             os.close(reading)
-    return {feed["name"]: found.get(feed["name"], TracedFeed(None, late)) for feed in wanted}
+    return {name: found.get(name, TracedFeed(None, late)) for name in names}
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:

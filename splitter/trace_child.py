@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 from splitter.graph import Graph
+from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
 
 SEED = 20240229  # for scripts that do not seed
@@ -45,7 +46,7 @@ class Tracing:
     wanted: list[Wanted]
     samples: int
     deadline: float
-    folder: str
+    user: User
     process: int = field(default_factory=os.getpid)
     made: dict[int, tuple[str, int]] = field(default_factory=dict)
     keep: list[Any] = field(default_factory=list)
@@ -116,7 +117,7 @@ class Tracing:
 
         self.busy = True
         try:
-            graph = trace_loader(loader, Asked(wanted.name, self.samples, share, self.folder, self.made, progress, self.listen))
+            graph = trace_loader(loader, Asked(wanted.name, self.samples, share, self.user, self.made, progress, self.listen))
         except NoGraphError as error:
             self.write(feed=wanted.name, reason=str(error))
         except Exception as error:
@@ -189,7 +190,7 @@ class Tracing:
         def constructed(this: Any, *args: Any, **kwargs: Any) -> None:
             construct(this, *args, **kwargs)
             frame: types.FrameType | None = sys._getframe(1)
-            while frame is not None and not os.path.realpath(frame.f_code.co_filename).startswith(self.folder + os.sep):
+            while frame is not None and self.user.path(frame.f_code.co_filename) is None:
                 frame = frame.f_back
             if frame is not None:
                 self.made[id(this)] = (frame.f_code.co_filename, frame.f_lineno)
@@ -229,15 +230,16 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, required=True, help="time for everything")
     parser.add_argument("--feeds", required=True, help="name, file and lines of each loader, as JSON")
     parser.add_argument("--package", default="", help="the package that the script is a module of, when it runs by -m")
+    parser.add_argument("--files", default="[]", help="local modules of the script, by real path, as JSON")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     die_with(chosen.parent)
     wanted = [Wanted(**fields) for fields in json.loads(chosen.feeds)]
-    folder = os.path.dirname(os.path.realpath(chosen.script))
+    user = User(os.path.dirname(os.path.realpath(chosen.script)), frozenset(json.loads(chosen.files)))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
     with open(chosen.out, "w", encoding="utf-8") as out:
-        tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, folder)
+        tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, user)
         sys.addaudithook(tracing.audit)
         how = run(chosen.script, chosen.arguments, tracing, chosen.package)
         tracing.trace_pending()

@@ -17,8 +17,8 @@ from typing import Any
 from splitter.ir import Span
 from splitter.knowledge_ops import CHOOSING, IN_TURN
 from splitter.trace_events import Seen
-from splitter.trace_lines import elements_of
-from splitter.trace_steps import Plans, Tracker, User
+from splitter.trace_lines import User, elements_of
+from splitter.trace_steps import Plans, Tracker
 
 _DEEPEST = 8
 _LONGEST = 64  # of a list or dictionary whose elements are looked at

@@ -59,7 +59,7 @@ class Enter:
 
 @dataclass(frozen=True)
 class Call:
-    """An ATen call. `near`: what a tensor among its inputs that nobody made may have been made from."""
+    """An ATen call. `near`: what a tensor among its inputs that nobody made may have been made from; `free`: from nothing of the sample."""
 
     name: str
     constants: str
@@ -70,6 +70,7 @@ class Call:
     writes: bool = False
     same: bool = False  # gives back what it takes
     near: tuple[Leaf, ...] | None = None
+    free: bool = False
 
 
 @dataclass(frozen=True)

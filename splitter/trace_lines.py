@@ -11,8 +11,10 @@ A loop is one statement, and so is what `whole` lists. Needs no torch.
 from __future__ import annotations
 
 import ast
+import os
+import sys
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -138,6 +140,26 @@ def _changed(node: ast.AST) -> Names:
 
 def _yields(node: ast.AST) -> bool:
     return any(isinstance(part, (ast.Yield, ast.YieldFrom)) for part in ast.walk(node))
+
+
+@dataclass
+class User:
+    """The user's own files: those below the script's folder that are no installed packages, and `files`, by real path."""
+
+    folder: str
+    files: frozenset[str] = frozenset()
+    _known: dict[str, str | None] = field(default_factory=dict)
+
+    def path(self, filename: str) -> str | None:
+        """The path of a file relative to the script's folder; None for a library's."""
+        if filename not in self._known:
+            real = os.path.realpath(filename)
+            packages = "site-packages" in real.split(os.sep) or "dist-packages" in real.split(os.sep)
+            installed = real.startswith(os.path.realpath(sys.prefix) + os.sep) and not self.folder.startswith(sys.prefix)
+            below = real.startswith(self.folder + os.sep) and os.path.isfile(real)
+            own = real in self.files or (below and not packages and not installed)
+            self._known[filename] = os.path.relpath(real, self.folder) if own else None
+        return self._known[filename]
 
 
 class Lines:

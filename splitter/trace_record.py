@@ -96,10 +96,15 @@ def _size(value: Any, depth: int = 0) -> int:
 
 def is_leaf(value: Any) -> bool:
     """A long list, or one of plain values alone, is one leaf: its length differs from sample to sample."""
-    plain = (int, float, str, bytes, bool, complex, type(None))
     if isinstance(value, list):
-        return len(value) > SMALL or all(isinstance(item, plain) for item in value)
-    return isinstance(value, tuple) and len(value) > MOST_PARTS and all(isinstance(item, plain) for item in value)
+        return len(value) > SMALL or all(_plain(item, 2) for item in value)
+    return isinstance(value, tuple) and len(value) > MOST_PARTS and all(_plain(item, 2) for item in value)
+
+
+def _plain(value: Any, depth: int) -> bool:
+    if isinstance(value, (list, tuple)):
+        return depth > 0 and len(value) <= SMALL and all(_plain(item, depth - 1) for item in value)
+    return value is None or isinstance(value, (int, float, str, bytes, complex))
 
 
 def leaves_of(value: Any, keep: list[Any], digest: bool = False) -> list[Leaf]:
@@ -124,7 +129,7 @@ def traits_of(function: Any) -> frozenset[Trait]:
 class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every ATen call while it is on. `near` gives the leaves that the code now running reads, or None."""
 
-    def __init__(self, keep: list[Any], near: Callable[[], tuple[Leaf, ...] | None]) -> None:
+    def __init__(self, keep: list[Any], near: Callable[[], tuple[tuple[Leaf, ...] | None, bool]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.graph = torch.fx.Graph()
         self.nodes: dict[Key | None, torch.fx.Node] = {}
@@ -162,10 +167,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         constants = str(tree_map(lambda value: "%" if isinstance(value, torch.fx.Node) else value, (arguments, options)))
         writes = function._schema.is_mutable and not name.startswith("_local")
         traits = traits_of(function)
-        near = self.near()
+        near, free = self.near()
         short = str(function).removesuffix(".default")
         entry.meta["event"] = Call(
-            short, constants, tuple(inputs), tuple(outputs), traits, took / 1000, writes or name in EMPTY, name in SAME, near
+            short, constants, tuple(inputs), tuple(outputs), traits, took / 1000, writes or name in EMPTY, name in SAME, near, free
         )
         self.spent += time.thread_time_ns() - began
         return made

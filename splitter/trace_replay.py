@@ -130,15 +130,13 @@ class Replay:
         found = [ref for leaf in leaves if (ref := self.resolve(leaf)) is not None]
         return [ref for ref in dict.fromkeys(found) if ref not in self.constant]
 
-    def own(self, active: _Active, leaf: Leaf, near: tuple[Leaf, ...] | None, label: str | None = None) -> Ref:
+    def own(self, active: _Active, leaf: Leaf, near: tuple[Leaf, ...] | None, label: str | None = None, free: bool = False) -> Ref:
         """A leaf that no operation made: the Python code of the step did, or it is a constant."""
         sources = active.inputs if near is None else near
         inputs = self.refs([source for source in sources if source.key != leaf.key])
         place = (active.step, sum(step == active.step for step, _ in self.unseen))
-        self.unseen[place] = (
-            leaf,
-            all(source.storage is not None for source in sources if self.resolve(source) is not None) and bool(inputs),
-        )
+        tensors = bool(inputs) and all(source.storage is not None for source in sources if self.resolve(source) is not None)
+        self.unseen[place] = (leaf, free or tensors)
         if place in self.constants:
             ref = (active.step, CONSTANT, str(place[1]))
             self.constant[ref] = leaf
@@ -166,7 +164,7 @@ class Replay:
         if active.step in self.folded:
             self.folded_call(active, event)
             return
-        inputs = [self.resolve(leaf) or self.own(active, leaf, event.near) for leaf in event.inputs]
+        inputs = [self.resolve(leaf) or self.own(active, leaf, event.near, free=event.free) for leaf in event.inputs]
         if event.same or (len(event.outputs) == 1 and not event.writes and event.outputs[0].key in {leaf.key for leaf in event.inputs}):
             for leaf in event.outputs:
                 self.bind(leaf, inputs[0])

@@ -25,9 +25,10 @@ from splitter.graph import Graph
 from splitter.knowledge_ops import ESCAPES
 from splitter.trace_containers import find_containers, name_of, traced_containers
 from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen
+from splitter.trace_lines import User
 from splitter.trace_merge import DifferentError, merge, uneven
 from splitter.trace_record import Recorder, is_leaf, leaves_of
-from splitter.trace_steps import Plans, Tracker, User
+from splitter.trace_steps import Plans, Tracker
 
 LEAST = 2  # samples
 PASSES = 4  # runs of a sample that there must be time for: to warm up, recorded (which is slower), timed
@@ -44,7 +45,7 @@ class Asked:
     feed: str
     samples: int
     deadline: float
-    folder: str
+    user: User
     made: dict[int, tuple[str, int]]
     progress: Callable[[int, int], None]
     audit: Callable[[Callable[[str, tuple[Any, ...]], None] | None], None]
@@ -83,7 +84,7 @@ class _Feed:
         self.dataset, self.collate_fn = loader.dataset, loader.collate_fn
         self.iterable = isinstance(self.dataset, IterableDataset)
         self.batched = loader.batch_size is not None or loader.batch_sampler is not None
-        self.plans = Plans(User(asked.folder), asked.made)
+        self.plans = Plans(asked.user, asked.made)
         self.plans.steps[READ] = Seen(_read_name(self.dataset), "sample", None)
         self.begin = _states()
         self.at_once = not self.iterable and self.batched and _at_once(self.dataset)
@@ -115,6 +116,7 @@ class _Feed:
         _restore(self.begin)
         if self.iterable:
             iterator = iter(self.dataset)
+            next(iterator, None)  # before the first item there is more to do
             for _ in range(count):
                 yield lambda: next(iterator)
             return

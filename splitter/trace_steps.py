@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import os
 import sys
 import time
 import types
@@ -21,30 +20,12 @@ from typing import Any
 
 from splitter.graph import Part
 from splitter.trace_events import Enter, Leaf, Leave, Result, Seen
-from splitter.trace_lines import Statement, expression_at, lines_of, names_of, pairs, parts_read, unzipped
+from splitter.trace_lines import Statement, User, expression_at, lines_of, names_of, pairs, parts_read, unzipped
 from splitter.trace_record import Recorder, is_leaf, leaves_of
 
 _NO_DATA = (types.ModuleType, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType)
 
 _NOTHING = object()
-
-
-@dataclass
-class User:
-    """The user's own files: those below the script's folder, and not below the folders of installed packages."""
-
-    folder: str
-    _known: dict[str, str | None] = field(default_factory=dict)
-
-    def path(self, filename: str) -> str | None:
-        """The path of a file relative to the script's folder; None for a library's."""
-        if filename not in self._known:
-            real = os.path.realpath(filename)
-            inside = real.startswith(self.folder + os.sep) and os.path.isfile(real)
-            library = any(part in ("site-packages", "dist-packages") for part in real.split(os.sep))
-            installed = real.startswith((os.path.realpath(sys.prefix) + os.sep,)) and not self.folder.startswith(sys.prefix)
-            self._known[filename] = os.path.relpath(real, self.folder) if inside and not library and not installed else None
-        return self._known[filename]
 
 
 @dataclass
@@ -308,19 +289,25 @@ class Tracker:
         found: list[Leaf] = []
         for name in names:
             value = frame.f_locals.get(name)
-            if name not in frame.f_locals or name in ("self", "cls") or isinstance(value, _NO_DATA) or callable(value):
+            if not _local(frame, name) or isinstance(value, _NO_DATA) or callable(value):
                 continue
             batch = self.batch is not None and value is self.batch[0]
             found += self.batch[1] if batch and self.batch else self.named(leaves_of(value, self.keep), name)
         return found
 
-    def near(self) -> tuple[Leaf, ...] | None:
-        """What the expression reads that is being evaluated in the user's function; None inside a transform."""
+    def near(self) -> tuple[tuple[Leaf, ...] | None, bool]:
+        """What the expression reads that is being evaluated in the user's function, None inside a transform.
+
+        And whether it reads no local variable but `self`, so that nothing of the sample is in it, nor its index.
+        """
         if self.frame is None or not self.depth or not self.depth[-1]:
-            return None
+            return None, False
         path = self.plans.user.path(self.frame.f_code.co_filename) or ""
         expression = expression_at(self.frame.f_code, self.frame.f_lasti, self.whole(path))
-        return None if expression is None else tuple(self.read_by(self.frame, expression))
+        if expression is None:
+            return None, False
+        free = not any(_local(self.frame, name) for name in names_of(expression))
+        return tuple(self.read_by(self.frame, expression)), free
 
     def read_by(self, frame: types.FrameType, expression: ast.AST) -> list[Leaf]:
         """The leaves that an expression reads; of a batch, only the parts that it reads of each sample."""
@@ -333,6 +320,11 @@ class Tracker:
     def parts(self, parts: set[Any]) -> list[Leaf]:
         assert self.batch is not None
         return [leaf for leaf, part in zip(self.batch[1], self.batch[2], strict=True) if part in parts]
+
+
+def _local(frame: types.FrameType, name: str) -> bool:
+    """Whether a name is a variable that may hold something of the sample: not `self`, nor one of an enclosing function."""
+    return name in frame.f_locals and name not in ("self", "cls") and name not in frame.f_code.co_freevars
 
 
 def _container(value: Any) -> bool:

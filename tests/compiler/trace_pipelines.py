@@ -71,6 +71,7 @@ class Words(Dataset):
         tokens = [ord(c) for c in text]
         x = torch.zeros(100)
         x[: len(tokens)] = torch.tensor(tokens)
+        x = x - torch.tensor([0.5])
         x = self.transform(x)
         sample = {"x": x, "length": 0}
         sample["length"] = len(tokens)
@@ -91,7 +92,8 @@ def scaled(image):
 
 class Stream(IterableDataset):
     def __iter__(self):
-        for n in range(30):
+        items = range(30)
+        for n in items:
             x = torch.full((10,), float(n))
             yield x * 2
 
@@ -112,7 +114,7 @@ def main():
     folder = DataLoader(FakeData(20, (3, 24, 24), transform=scaled), batch_size=4, num_workers=1)
     stream = DataLoader(Stream(), batch_size=4, num_workers=1)
     for loader in (photos, vectors, words, folder, stream):
-        for batch in loader:
+        for _ in loader:
             open("trained", "w").close()
 
 
