@@ -184,7 +184,8 @@ class _Built:
         opened = any(op.step in replay.opened for replay in replays)
         traits = set(op.traits)
         by_calls = any("random" in other.traits for other in replays[0].ops if other.step == op.step)
-        if draws - ({"torch"} if by_calls else set()):
+        draws -= {"torch"} if by_calls else set()
+        if draws:
             traits.add("random")  # the whole step: what it draws may decide about anything in it
         if op.constants == FOLDED and not op.inputs:
             traits = {"random"} if draws else {"reads"}
