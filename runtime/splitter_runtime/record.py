@@ -266,7 +266,30 @@ def hooks(recorder: Recorder, seed: int | None) -> dict[str, Callable[[Any], Non
 
 
 def run(program: str, arguments: Sequence[str], recorder: Recorder, seed: int | None = None, package: str = "") -> int:
-    """Run a program as `__main__`; its exit status. Its traceback starts at its own first line, as ever.
+    """Run a program as `__main__`, recorded; its exit status. Its traceback starts at its own first line, as ever."""
+    try:
+        run_as_main(program, arguments, hooks(recorder, seed), package)
+    except Stop:
+        recorder.end("stopped")
+        return 0
+    except SystemExit as left:
+        recorder.end("ended")
+        if left.code is not None and not isinstance(left.code, int):
+            print(left.code, file=sys.stderr)
+            return 1
+        return left.code or 0
+    except BaseException as error:
+        recorder.end("ended")
+        for _ in range(2):  # the frames of this function and of the one that it calls
+            error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    recorder.end("ended")
+    return 0
+
+
+def run_as_main(program: str, arguments: Sequence[str], hooked: Mapping[str, Callable[[Any], None]], package: str = "") -> None:
+    """Run a program as `__main__`, with modules hooked; raises what it raises.
 
     With `package` it runs as `python -m package.program` in the folder that holds the package.
     """
@@ -281,27 +304,10 @@ def run(program: str, arguments: Sequence[str], recorder: Recorder, seed: int | 
     with io.open_code(path) as file:
         text = file.read()
     sys.modules["__main__"] = main
-    sys.meta_path.insert(0, HookFinder(hooks(recorder, seed)))
-    try:
-        if package:
-            importlib.import_module(package)
-        exec(compile(text, path, "exec", dont_inherit=True), main.__dict__)
-    except Stop:
-        recorder.end("stopped")
-        return 0
-    except SystemExit as left:
-        recorder.end("ended")
-        if left.code is not None and not isinstance(left.code, int):
-            print(left.code, file=sys.stderr)
-            return 1
-        return left.code or 0
-    except BaseException as error:
-        recorder.end("ended")
-        error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next  # the frame of this function
-        sys.excepthook(type(error), error, error.__traceback__)
-        return 1
-    recorder.end("ended")
-    return 0
+    sys.meta_path.insert(0, HookFinder(hooked))
+    if package:
+        importlib.import_module(package)
+    exec(compile(text, path, "exec", dont_inherit=True), main.__dict__)
 
 
 def die_with(parent: int) -> None:

@@ -1,0 +1,54 @@
+"""What ATen operations and containers of transforms do, as data, where torch's own tags don't say it.
+
+    flip | layout          cumsum | reduction          torch.nn.modules.container.Sequential: runs its elements in turn
+
+torch says of an operation whether it is pointwise, a reduction, random, a view, and whether it reads a value into Python. The rows say
+the rest. An operation that neither knows is "unknown". Names are without the overload: `flip` stands for `aten.flip.default`.
+"""
+
+from __future__ import annotations
+
+from splitter.graph import Trait
+
+
+def _rows(text: str) -> dict[str, frozenset[Trait]]:
+    rows: dict[str, frozenset[Trait]] = {}
+    for line in text.strip().splitlines():
+        names, _, traits = line.partition("|")
+        for name in names.split():
+            rows[name] = frozenset(traits.split())  # type: ignore[arg-type]
+    return rows
+
+
+# "layout" moves elements to other places and changes none.
+TRAITS = _rows("""
+flip rot90 roll repeat tile _unsafe_view _reshape_copy permute_copy view_copy expand_copy squeeze_copy | layout
+unsqueeze_copy transpose_copy slice_copy select_copy contiguous pixel_shuffle pixel_unshuffle | layout
+channel_shuffle | layout
+clone                                                           | pointwise layout
+_to_copy copy_ copy fill fill_ zero zero_                       | pointwise
+cumsum cumprod cummax cummin logcumsumexp sort topk kthvalue median mode | reduction
+_softmax _log_softmax softmax log_softmax std_mean var_mean native_layer_norm norm linalg_vector_norm | reduction
+""")
+
+# torch's tags, by name, and what they say here; tags that are not listed say nothing.
+TAGS: dict[str, Trait] = {
+    "pointwise": "pointwise",
+    "reduction": "reduction",
+    "nondeterministic_seeded": "random",
+    "inplace_view": "layout",
+    "data_dependent_output": "depends",
+}
+
+# What gives back the tensor that it takes: no operation of its own.
+SAME = frozenset({"lift_fresh", "detach", "alias", "lift"})
+
+# What makes memory that is not yet written: no constant, and no sample either.
+EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
+
+# How a tensor gets into Python without an ATen call.
+ESCAPES = frozenset({"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "item", "__int__", "__float__", "__bool__", "__index__"})
+
+# Types with a list of transforms, by name: those which always run all of them in turn, and those which choose.
+IN_TURN = frozenset({"Compose", "Sequential"})
+CHOOSING = frozenset({"RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "OneOrOther", "AutoAugment"})

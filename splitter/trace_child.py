@@ -1,0 +1,255 @@
+"""The child process of `trace`: runs the script up to its loaders, and samples of each: `python -m splitter.trace_child ... SCRIPT ARGS`
+
+    {"feed": "train", "done": 3, "of": 16}   {"feed": "train", "graph": {...}}   {"feed": "val", "reason": "..."}   {"end": true}
+
+One line of JSON for each thing that happens, into a pipe. The script runs as it is; torch's DataLoader is hooked when it is imported.
+A loader of the plan is traced when it has been constructed, and the process ends when all are, or when the first
+loader is iterated: nothing is trained. This module imports no torch: the script may have something to set before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import random
+import sys
+import time
+import types
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import IO, Any
+
+from splitter.graph import Graph
+from splitter.trace_lines import User
+from splitter_runtime.record import die_with, last_line, run_as_main
+
+SEED = 20240229  # for scripts that do not seed
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A feed, and the lines of the call that makes its loader."""
+
+    name: str
+    path: str
+    line: int
+    end_line: int
+
+
+@dataclass
+class Tracing:
+    """What has been traced so far. Only the process that made it writes."""
+
+    out: IO[str]
+    wanted: list[Wanted]
+    samples: int
+    deadline: float
+    user: User
+    process: int = field(default_factory=os.getpid)
+    made: dict[int, tuple[str, int]] = field(default_factory=dict)
+    keep: list[Any] = field(default_factory=list)
+    pending: list[tuple[Any, Wanted]] = field(default_factory=list)
+    listener: Callable[[str, tuple[Any, ...]], None] | None = None
+    busy: bool = False
+    constructed: set[str] = field(default_factory=set)
+
+    def write(self, **fields: object) -> None:
+        self.out.write(json.dumps(fields, separators=(",", ":")) + "\n")
+        self.out.flush()
+
+    def finish(self) -> None:
+        """End the process at once: nothing of the script runs after this, and no training."""
+        if os.getpid() == self.process:
+            self.write(end=True)
+        os._exit(0)
+
+    def idle(self) -> bool:
+        return not self.busy and os.getpid() == self.process
+
+    # --- loaders
+
+    def constructed_loader(self, loader: Any, exact: bool) -> None:
+        """A loader is there. One of a class of the user's may not be complete yet: it waits for what comes next."""
+        if not self.idle():
+            return
+        self.trace_pending()
+        wanted = self.match()
+        if wanted is not None:
+            self.wanted.remove(wanted)
+            self.pending.append((loader, wanted))
+            if exact:
+                self.trace_pending()
+
+    def match(self) -> Wanted | None:
+        """The feed whose loader is constructed by one of the frames that are running, innermost first."""
+        frame: types.FrameType | None = sys._getframe(3)
+        while frame is not None:
+            file = os.path.realpath(frame.f_code.co_filename)
+            for wanted in self.wanted:
+                if file == wanted.path and wanted.line <= frame.f_lineno <= wanted.end_line:
+                    return wanted
+            frame = frame.f_back
+        return None
+
+    def iterated(self) -> None:
+        """A loader is iterated: training begins."""
+        if self.idle():
+            self.trace_pending()
+            self.finish()
+
+    def trace_pending(self) -> None:
+        for loader, wanted in self.pending:
+            self.trace(loader, wanted)
+        self.pending = []
+        if not self.wanted:
+            self.finish()
+
+    def trace(self, loader: Any, wanted: Wanted) -> None:
+        from splitter.trace_samples import Asked, NoGraphError, trace_loader
+
+        left = self.deadline - time.monotonic()
+        share = time.monotonic() + left / (1 + len(self.wanted))  # the feeds to come get as much
+
+        def progress(done: int, of: int) -> None:
+            self.write(feed=wanted.name, done=done, of=of)
+
+        self.busy = True
+        try:
+            graph = trace_loader(loader, Asked(wanted.name, self.samples, share, self.user, self.made, progress, self.listen))
+        except NoGraphError as error:
+            self.write(feed=wanted.name, reason=str(error))
+        except Exception as error:
+            import traceback
+
+            if os.environ.get("SPLITTER_TRACEBACK") == "1":
+                traceback.print_exc()
+            self.write(
+                feed=wanted.name, reason=f"running a sample failed: {last_line(traceback.format_exception_only(type(error), error))}"
+            )
+        else:
+            self.write(feed=wanted.name, graph=graph_fields(graph))
+        finally:
+            self.busy = False
+
+    # --- hooks
+
+    def listen(self, listener: Callable[[str, tuple[Any, ...]], None] | None) -> None:
+        self.listener = listener
+
+    def audit(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.listener is not None and event == "open":
+            self.listener(event, arguments)
+
+    def hooks(self) -> dict[str, Callable[[Any], None]]:
+        """What to do with which module once it is imported."""
+        random.seed(SEED)
+        return {
+            "torch": lambda module: module.manual_seed(SEED),
+            "numpy.random": lambda module: module.seed(SEED),
+            "torch.utils.data.dataloader": self.hook_loader,
+            "torch.multiprocessing.spawn": self.hook_spawn,
+            "torch.nn.modules.container": lambda module: self.hook_container(module.Sequential),
+            "torchvision.transforms.transforms": lambda module: self.hook_container(module.Compose),
+            "torchvision.transforms.v2._container": lambda module: self.hook_container(module.Compose),
+        }
+
+    def hook_loader(self, module: Any) -> None:
+        loader_class = module.DataLoader
+        construct, iterate = loader_class.__init__, loader_class.__iter__
+
+        @functools.wraps(construct)
+        def constructed(this: Any, *args: Any, **kwargs: Any) -> None:
+            construct(this, *args, **kwargs)
+            self.constructed_loader(this, type(this) is loader_class)
+
+        @functools.wraps(iterate)
+        def iterated(this: Any) -> Any:
+            self.iterated()
+            return iterate(this)
+
+        loader_class.__init__ = constructed
+        loader_class.__iter__ = iterated
+
+    def hook_spawn(self, module: Any) -> None:
+        """Processes that the script starts would train, and are not seen from here: end before they are there."""
+
+        def start_processes(*args: Any, **kwargs: Any) -> None:
+            for feed in self.wanted:
+                self.write(feed=feed.name, reason="the script makes this loader in processes of its own")
+            self.finish()
+
+        module.start_processes = start_processes
+
+    def hook_container(self, container: Any) -> None:
+        """Note where containers of transforms are made, so that their elements can be found in the source."""
+        construct = container.__init__
+
+        @functools.wraps(construct)
+        def constructed(this: Any, *args: Any, **kwargs: Any) -> None:
+            construct(this, *args, **kwargs)
+            frame: types.FrameType | None = sys._getframe(1)
+            while frame is not None and self.user.path(frame.f_code.co_filename) is None:
+                frame = frame.f_back
+            if frame is not None:
+                self.made[id(this)] = (frame.f_code.co_filename, frame.f_lineno)
+                self.keep.append(this)
+
+        container.__init__ = constructed
+
+
+def graph_fields(graph: Graph) -> dict[str, Any]:
+    """A graph as JSON can hold it."""
+    fields = asdict(graph)
+    for operation in fields["operations"]:
+        operation["traits"] = sorted(operation["traits"])
+    return fields
+
+
+def run(script: str, arguments: list[str], tracing: Tracing, package: str) -> str:
+    """Run the script to its end, if it comes to that; how it ended, in one line."""
+    import traceback
+
+    try:
+        run_as_main(script, arguments, tracing.hooks(), package)
+    except SystemExit as left:
+        code = left.code
+        return "the script ended before this loader was made" if not code else f"the script ended with exit status {code}"
+    except BaseException as error:
+        return f"the script failed: {last_line(traceback.format_exception_only(type(error), error))}"
+    return "the script ended before this loader was made"
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(prog="python -m splitter.trace_child", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", required=True, help="pipe that the events are written to")
+    parser.add_argument("--parent", type=int, required=True, help="end when the process with this number does")
+    parser.add_argument("--samples", type=int, required=True, help="samples of each loader")
+    parser.add_argument("--seconds", type=float, required=True, help="time for everything")
+    parser.add_argument("--feeds", required=True, help="name, file and lines of each loader, as JSON")
+    parser.add_argument("--package", default="", help="the package that the script is a module of, when it runs by -m")
+    parser.add_argument("--files", default="[]", help="local modules of the script, by real path, as JSON")
+    parser.add_argument("script")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    chosen = parser.parse_args()
+    die_with(chosen.parent)
+    wanted = [Wanted(**fields) for fields in json.loads(chosen.feeds)]
+    user = User(os.path.dirname(os.path.realpath(chosen.script)), frozenset(json.loads(chosen.files)))
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
+    with open(chosen.out, "w", encoding="utf-8") as out:
+        tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, user)
+        sys.addaudithook(tracing.audit)
+        how = run(chosen.script, chosen.arguments, tracing, chosen.package)
+        tracing.trace_pending()
+        for feed in tracing.wanted:
+            tracing.write(feed=feed.name, reason=how)
+        tracing.finish()
+
+
+if __name__ == "__main__":
+    # under its own name, since the script takes the place of __main__
+    from splitter.trace_child import main as traced_main
+
+    traced_main()
