@@ -18,6 +18,7 @@ import typer
 import splitter
 
 if TYPE_CHECKING:
+    from splitter.compile import Weighing
     from splitter.ir import Plan
     from splitter.read import InputError
 
@@ -41,6 +42,13 @@ Workers = Annotated[
     str | None,
     typer.Option("--workers", metavar="SPEC", help="Where workers are: local:N, host:port,..., dns:///name:port."),
 ]
+
+Static = Annotated[bool, typer.Option("--static", help="Run nothing of the script; the cut is at the loader.")]
+Samples = Annotated[int, typer.Option("--samples", min=2, metavar="K", help="Samples of each loader to run.")]
+Price = Annotated[
+    float | None, typer.Option("--price", min=0.0, metavar="US", help="What a KiB that crosses costs, in trainer-microseconds.")
+]
+Again = Annotated[bool, typer.Option("--again", help="Run samples also when nothing has changed since the last time.")]
 
 BundlePath = Annotated[
     Path | None,
@@ -123,6 +131,29 @@ def _compiled(script: Path, streams: int | None) -> Plan:
     return plan
 
 
+def _how(samples: int, price: float | None, again: bool) -> Weighing:
+    from splitter.compile import Weighing
+
+    return Weighing(samples=samples, price=price, again=again)
+
+
+def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, out: Path) -> Plan:
+    """The plan with the cheapest cut, chosen by running samples; a line for each loader whose samples can't be run."""
+    from splitter import console
+    from splitter.compile import weigh
+    from splitter.progress import sampling
+
+    if not sys.platform.startswith("linux"):
+        print("splitter: note: samples are run on Linux only; the cut stays at the loader", file=sys.stderr)
+        return plan
+    with sampling() as progress:
+        made = weigh(plan, script, args or (), how, out, progress)
+    for feed in made.feeds:
+        if feed.uncut is not None:
+            print(console.printable(f"splitter: note: {feed.name}: the cut stays at the loader: {feed.uncut}"), file=sys.stderr)
+    return made
+
+
 def _nothing_split(plan: Plan) -> typer.Exit:
     count = len(plan.feeds)
     what = {0: "there is no loader", 1: "the loader stays as it is"}.get(count, f"all {count} loaders stay as they are")
@@ -149,6 +180,10 @@ def transform(
     streams: Streams = None,
     json: Annotated[bool, typer.Option("--json", help="Print the plan as JSON, and nothing else there.")] = False,
     bundle: BundlePath = None,
+    static: Static = False,
+    samples: Samples = 16,
+    price: Price = None,
+    again: Again = False,
 ) -> None:
     """Write the worker and trainer programs of SCRIPT, with a report, beside it."""
     if diff and json:
@@ -156,6 +191,8 @@ def transform(
     if bundle is not None and bundle.resolve() in {script.parent.resolve(), (out or script.parent).resolve()}:
         raise typer.BadParameter(f"--bundle {bundle}: give another folder than the one of the script or of the generated files")
     plan = _compiled(script, streams)
+    if plan.split and not static:
+        plan = _weighed(plan, script, args, _how(samples, price, again), script.parent if out is None else out)
     from splitter import console
     from splitter.diff import coloured
     from splitter.emit import emit
@@ -229,12 +266,12 @@ def check(
 def _check_one(*, script: Path, out: Path | None, streams: int | None) -> None:
     """Ends with the status of one script."""
     from splitter import console
-    from splitter.compile import compile_script
+    from splitter.compile import compile_script, weighed_before
     from splitter.current import compare
     from splitter.emit import emit
     from splitter.run import relative
 
-    plan = compile_script(script, streams=streams)
+    plan = weighed_before(compile_script(script, streams=streams), script.parent if out is None else out)
     if not plan.split:
         print(console.findings(plan, str(_folder(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
         print(console.printable(f"splitter: {script}: no loader can be split any more"), file=sys.stderr)
@@ -279,12 +316,17 @@ def verify(
     epochs: Annotated[int, typer.Option("--epochs", min=1, metavar="E", help="Epochs of a loader to compare.")] = 1,
     workers: Workers = None,
     streams: Streams = None,
+    static: Static = False,
+    samples: Samples = 16,
+    price: Price = None,
 ) -> None:
     """Run SCRIPT and its split side by side and compare batches and random-number generators."""
     _linux_only()
     plan = _compiled(script, streams)
     if not plan.split:
         raise _nothing_split(plan)
+    if not static:
+        plan = _weighed(plan, script, args, _how(samples, price, False), script.parent)
     from splitter.run import temporary
     from splitter.verify import verify as compare
 
@@ -307,16 +349,25 @@ def verify(
 @reported
 def show(
     script: Script,
-    after: Annotated[str, typer.Option("--after", metavar="STEP", help="read, find, effects, slice or emit.")],
+    after: Annotated[str, typer.Option("--after", metavar="STEP", help="read, find, effects, slice, trace, cut or emit.")],
+    args: Args = None,
     streams: Streams = None,
+    samples: Samples = 16,
+    price: Price = None,
 ) -> None:
-    """Print what the compiler knows about SCRIPT after one of its steps."""
-    from splitter.show import STEPS
+    """Print what the compiler knows about SCRIPT after one of its steps; trace and cut run samples, with ARGS."""
+    from splitter.show import RUN, STEPS, show_weighed
     from splitter.show import show as shown
 
     if after not in STEPS:
         raise typer.BadParameter(f"there is no step {after!r}; the steps are {', '.join(STEPS)}")
-    print(shown(script, after, streams=streams), end="")
+    if after not in RUN:
+        print(shown(script, after, streams=streams), end="")
+        return
+    plan = _compiled(script, streams)
+    if not plan.split:
+        raise _nothing_split(plan)
+    print(show_weighed(_weighed(plan, script, args, _how(samples, price, False), script.parent), after), end="")
 
 
 @app.command()

@@ -1,16 +1,22 @@
 """The compiler, as a table of contents.
 
-train.py -> read -> find -> plan (effects, slice) -> emit -> train_worker.py, train_trainer.py, train_split.md, train_split.json
+train.py -> read -> find -> plan (effects, slice) -> weigh (trace, cut, finish) -> emit -> train_worker.py, train_trainer.py and a report
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from splitter.find import find
-from splitter.ir import Plan
+from splitter.ir import Plan, Profile
 from splitter.plan import plan
 from splitter.read import read
+
+if TYPE_CHECKING:
+    from splitter.trace import Progress
 
 
 def compile_script(script: Path, *, streams: int | None = None) -> Plan:
@@ -26,3 +32,49 @@ def compile_script(script: Path, *, streams: int | None = None) -> Plan:
     program = read(script)
     found = find(program)
     return plan(found, streams=streams)
+
+
+@dataclass(frozen=True)
+class Weighing:
+    """How to record and cut. `samples` of each feed within `seconds`; `price` of a KiB, in trainer-microseconds (None: the default)."""
+
+    samples: int = 16
+    seconds: float = 20.0
+    price: float | None = None
+    again: bool = False  # also when there is a profile
+
+
+def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out: Path, progress: Progress) -> Plan:
+    """Run samples of the script's own code, in a process of its own, and cut each feed where it costs least. `out`: the split's folder.
+
+    A profile in `out` is taken when it is of this text, these arguments, samples and library versions, and complete. Feeds that can't be
+    run stay cut at the loader, and say why in `Feed.uncut`.
+    """
+    # Not at the top: networkx is a large import, and other commands need no cut.
+    from splitter.cut import DEFAULT_PRICE
+    from splitter.finish import parted
+    from splitter.profile import profile_key, stored
+    from splitter.trace import trace
+
+    price = DEFAULT_PRICE if how.price is None else how.price
+    key = profile_key(plan, arguments, how.samples)
+    known = None if how.again else stored(plan, out)
+    if known is not None and known.key == key and not known.reasons:
+        return parted(plan, replace(known, price=price))
+    traced = trace(plan, script, arguments, samples=how.samples, seconds=how.seconds, progress=progress)
+    split = {feed.name for feed in plan.feeds if feed.status == "split"}
+    feeds = tuple((name, feed.graph, feed.tried) for name, feed in traced.feeds if feed.graph is not None)
+    reasons = tuple((name, reason) for name, reason in traced.reasons.items() if name in split)
+    return parted(plan, Profile(key, price, feeds, reasons))
+
+
+def weighed_before(plan: Plan, out: Path) -> Plan:
+    """The plan as `weigh` has made it when it wrote to `out`; as it is when it hasn't. Runs nothing."""
+    from splitter.profile import stored
+
+    profile = stored(plan, out)
+    if profile is None:
+        return plan
+    from splitter.finish import parted
+
+    return parted(plan, profile)

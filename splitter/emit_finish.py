@@ -32,7 +32,7 @@ def without_tail(grid: Grid, finish: Finish) -> Parted:
     starts, ends = zip(*(grid.range(span) for span in spans), strict=True)
     first = finish.first
     splices = []
-    said = f"  # the rest, {_names(grid, finish)}, is done on the trainer"
+    said = f"  # the rest, {names(grid, finish)}, is done on the trainer"
     if finish.half:
         place = starts[first - 1]
         name = re.compile(r"(.*?)(?=ToTensor\b)", re.DOTALL).match(text, place)
@@ -90,7 +90,7 @@ def _breaks(text: str) -> str:
     return "".join(re.findall(r"\r\n|\r|\n", text))
 
 
-def _names(grid: Grid, finish: Finish) -> str:
+def names(grid: Grid, finish: Finish) -> str:
     """`ToTensor's second half and normalize`."""
     names = ["ToTensor's second half"] if finish.half else []
     names += [_short(grid.slice(span)) for span in finish.tail.elements[finish.first :]]
@@ -100,11 +100,6 @@ def _names(grid: Grid, finish: Finish) -> str:
 def _short(text: str) -> str:
     head = re.match(r"[\w.]+", text)
     return head[0].rpartition(".")[2] if head else "a function"
-
-
-def names(grid: Grid, finish: Finish) -> str:
-    """The tail in words, for the report."""
-    return _names(grid, finish)
 
 
 def finish_text(grid: Grid, finish: Finish, runtime: str) -> str:

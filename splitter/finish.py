@@ -11,48 +11,38 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from splitter.cut import DEFAULT_PRICE, cut
+from splitter.cut import cut
 from splitter.graph import Cut, Graph
-from splitter.ir import Crossing, Feed, Finish, HandleEdit, Plan, Span, Tail, Tried
+from splitter.ir import Crossing, Finish, Plan, Profile, Span, Tail, Tried
 
 _DEFAULT = "default_collate"
 
 
-def parted(plan: Plan, graphs: Mapping[str, Graph], tried: Mapping[str, Sequence[Tried | None]], price: float = DEFAULT_PRICE) -> Plan:
-    """The plan with the cheapest cut of every feed that has a graph. `tried`: for each feed, what came of its tails (see `tails_of`)."""
+def parted(plan: Plan, profile: Profile) -> Plan:
+    """The plan with its profile, and the cheapest cut of every feed that this has a graph of; the others say in `uncut` why not."""
+    price = profile.price
+    graphs = {name: graph for name, graph, _ in profile.feeds}
+    tried = {name: found for name, _, found in profile.feeds}
     crossings: dict[str, Crossing] = {}
     finishes: dict[str, Finish | None] = {}
     for feed in plan.feeds:
         if feed.name not in graphs:
             continue
-        builder = builder_of(plan, feed)
-        options = list(zip(tails_of(plan, feed), tried.get(feed.name, ()), strict=False))
+        builder = plan.builder_of(feed)
+        options = list(zip(plan.tails_of(feed), tried.get(feed.name, ()), strict=False))
         crossing, finish = _choose(graphs[feed.name], [(tail, found) for tail, found in options if found is not None], price)
         if builder in finishes and finishes[builder] != finish:  # two loaders of one dataset that want it differently
             finish = None
         crossings[feed.name], finishes[builder] = crossing, finish
     for feed in plan.feeds:  # a loader that nobody could look at takes what the others take, so it must have been looked at
         if feed.status == "split" and feed.name not in crossings:
-            finishes[builder_of(plan, feed)] = None
+            finishes[plan.builder_of(feed)] = None
     for feed in plan.feeds:
-        if feed.name in crossings and finishes[builder_of(plan, feed)] is None:
+        if feed.name in crossings and finishes[plan.builder_of(feed)] is None:
             crossings[feed.name] = _at_loader(graphs[feed.name], price)
-    return _applied(plan, crossings, {name: finish for name, finish in finishes.items() if finish is not None})
-
-
-def tails_of(plan: Plan, feed: Feed) -> tuple[Tail, ...]:
-    """The tails of the dataset of a feed."""
-    builder = builder_of(plan, feed)
-    return tuple(tail for tail in plan.tails if tail.builder == builder)
-
-
-def builder_of(plan: Plan, feed: Feed) -> str:
-    """The name of the builder of a feed's dataset; "" for a dataset that the trainer sends."""
-    return next((handle.builder for handle in plan.handles if _is_of(handle, feed)), "")
-
-
-def _is_of(handle: HandleEdit, feed: Feed) -> bool:
-    return handle.span == feed.origin
+    made = _applied(plan, crossings, {name: finish for name, finish in finishes.items() if finish is not None})
+    reasons = dict(profile.reasons)
+    return replace(made, profile=profile, feeds=tuple(replace(feed, uncut=reasons.get(feed.name)) for feed in made.feeds))
 
 
 def _choose(graph: Graph, options: Sequence[tuple[Tail, Tried]], price: float) -> tuple[Crossing, Finish | None]:

@@ -258,6 +258,19 @@ class Feed:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """What was recorded by running samples: for each feed, by name, its graph and what came of its tails, or the reason why there is none.
+
+    `key` stands for the text, the arguments and the versions; `price` is what a KiB that crosses was to cost (see `cut`).
+    """
+
+    key: str
+    price: float
+    feeds: tuple[tuple[str, Graph, tuple[Tried | None, ...]], ...]
+    reasons: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class WorkerModule:
     """The worker program's module level: what its builders need, in the order of the script."""
 
@@ -307,10 +320,20 @@ class Plan:
     roots: tuple[tuple[str, str], ...] = ()
     package: str = ""
     tails: tuple[Tail, ...] = ()
+    profile: Profile | None = None
 
     @property
     def split(self) -> bool:
         return any(feed.status == "split" for feed in self.feeds)
+
+    def builder_of(self, feed: Feed) -> str:
+        """The name of the builder of a feed's dataset; "" for a dataset that the trainer sends."""
+        return next((handle.builder for handle in self.handles if handle.span == feed.origin), "")
+
+    def tails_of(self, feed: Feed) -> tuple[Tail, ...]:
+        """The tails of the dataset of a feed."""
+        builder = self.builder_of(feed)
+        return tuple(tail for tail in self.tails if tail.builder == builder)
 
 
 @dataclass(frozen=True)

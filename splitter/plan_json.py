@@ -18,8 +18,13 @@
     "draws": ["torch", "numpy", "random"],                        generators that moved code draws from
     "environment": ["args.data"],    values that the trainer sends
     "streams": "args.workers" or null,
-    "crossing": {"bytes_per_sample_loader": 602112, "bytes_per_sample": 150528} or null
+    "crossing": {"bytes_per_sample_loader": 602112, "bytes_per_sample": 150528,    when samples were run: what crosses with the cut
+                 "trainer_microseconds_left": 310.0,              at the loader and with the one that was chosen, CPU time of
+                 "trainer_microseconds_taken": 0.0,               the trainer per sample, the price of a KiB in the same unit,
+                 "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"]} or null,
+    "uncut": null or "...",          why the cut is at the loader, when samples were to be run and couldn't be
   }],
+  "profile": {"key": "sha256:...", "feeds": {"train": {"graph": {...}, "tails": [...]}}} or null,    what was recorded; see graph.py
   "diagnostics": [{"code": "S303", "severity": "error" | "warning" | "note",
                    "path": "train.py" or null, "line": 7, "column": 10, "message": "...", "hint": "..."}]
 }
@@ -30,7 +35,8 @@ from __future__ import annotations
 import json
 
 from splitter.diagnostics import hint, message, severity
-from splitter.ir import Diagnostic, Feed, Plan, Span
+from splitter.ir import Crossing, Diagnostic, Feed, Plan, Span
+from splitter.profile import profile_json
 
 VERSION = 1
 
@@ -43,6 +49,7 @@ def plan_json(plan: Plan) -> str:
         "digest": plan.digest,
         "needs": list(plan.needs),
         "feeds": [_feed(feed) for feed in plan.feeds],
+        "profile": profile_json(plan.profile),
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in plan.diagnostics],
     }
     return json.dumps(value, indent=2) + "\n"
@@ -62,7 +69,23 @@ def _feed(feed: Feed) -> dict[str, object]:
         "draws": list(feed.draws),
         "environment": list(feed.environment),
         "streams": feed.streams,
-        "crossing": None,
+        "crossing": _crossing(feed.crossing),
+        "uncut": feed.uncut,
+    }
+
+
+def _crossing(crossing: Crossing | None) -> dict[str, object] | None:
+    if crossing is None:
+        return None
+    cut = crossing.cut
+    return {
+        "bytes_per_sample_loader": cut.bytes_at_loader,
+        "bytes_per_sample": cut.bytes,
+        "trainer_microseconds_left": round(cut.microseconds_left, 1),
+        "trainer_microseconds_taken": round(cut.microseconds_taken, 1),
+        "price": crossing.price,
+        "trainer": [crossing.graph.operations[index].name for index in cut.trainer],
+        "values": list(cut.crossing),
     }
 
 

@@ -12,10 +12,13 @@ from collections.abc import Iterable, Sequence
 
 import splitter
 from splitter.diagnostics import CODES, hint, message
-from splitter.ir import Builder, Diagnostic, Feed, Fragment, Plan, Span
+from splitter.emit_finish import names
+from splitter.ir import Builder, Crossing, Diagnostic, Feed, Fragment, Plan, Span
+from splitter.mermaid import HEAD, mermaid, table
 from splitter.splice import Grid
 
 _FEW = 6  # names that a line may list
+_LOOPS = {"train": "training loop", "eval": "evaluation loop", "either": "loop"}
 
 
 def report(plan: Plan, folder: str | None = None) -> str:
@@ -35,7 +38,19 @@ class _Report:
 
     def head(self) -> str:
         split = sum(feed.status == "split" for feed in self.plan.feeds)
-        return f"# {self.script}, split\n\n{split} of {len(self.plan.feeds)} loaders split."
+        lines = [f"# {self.script}, split", f"{split} of {len(self.plan.feeds)} loaders split. {self._crossings()}".rstrip()]
+        return "\n\n".join(lines)
+
+    def _crossings(self) -> str:
+        """What crosses for a sample, where a cut has made that less."""
+        parts = []
+        for feed in self.plan.feeds:
+            if feed.crossing is not None and 0 < feed.crossing.cut.bytes < feed.crossing.cut.bytes_at_loader:
+                after, before = feed.crossing.cut.bytes, feed.crossing.cut.bytes_at_loader
+                parts.append(
+                    f"{_code(feed.name)}: **{after:,} bytes a sample cross instead of {before:,} ({before / after:.1f} times fewer).**"
+                )
+        return " ".join(parts)
 
     def table(self) -> str:
         head = ("loader", "where", "dataset", "streams", "stateless", "draws")
@@ -58,6 +73,8 @@ class _Report:
                 yield self._graph(feed)
 
     def _graph(self, feed: Feed) -> str:
+        if feed.crossing is not None:
+            return self._recorded(feed, feed.crossing)
         builders = {(builder.kind, builder.name): builder for builder in self.plan.worker.builders}
         made = self._node("dataset", self._maker(feed), feed.origin or feed.loader)
         worker, trainer, edges = [made], [], []
@@ -70,7 +87,7 @@ class _Report:
         if loader is not None and loader.collate_fn is not None:
             text = " ".join(self.grids[loader.collate_fn.path].slice(loader.collate_fn).split())
             worker.append(self._node("collate", f"collate: {_short(text)}", loader.collate_fn))
-        loop = {"train": "training loop", "eval": "evaluation loop", "either": "loop"}[feed.role]
+        loop = _LOOPS[feed.role]
         first, last = worker[0].partition("[")[0], worker[-1].partition("[")[0]
         return "\n".join(
             [
@@ -90,6 +107,17 @@ class _Report:
                 "```",
             ]
         )
+
+    def _recorded(self, feed: Feed, crossing: Crossing) -> str:
+        """The graph of the operations that samples ran, with the cut, and what crosses."""
+        loop = f"{feed.name}: {_LOOPS[feed.role]}"
+        graph, cut = crossing.graph, crossing.cut
+        parts = [
+            f"`{feed.name}`, from {graph.samples} samples; a KiB that crosses is priced at {crossing.price:g} \u00b5s of the trainer:",
+            f"```mermaid\n{mermaid(graph, cut, loop)}```",
+            _table(HEAD, table(graph, cut)),
+        ]
+        return "\n\n".join(parts)
 
     def _maker(self, feed: Feed) -> str:
         """The class or function that makes the dataset, as the script spells it."""
@@ -137,6 +165,7 @@ class _Report:
 
     def stayed(self) -> str:
         rows = [(f"{self._link(note.span)} {_code(note.what) if note.what else ''}".strip(), _cell(note.why)) for note in self.plan.notes]
+        rows += self._finished()
         for feed in self.plan.feeds:
             if feed.status == "left":
                 rows.append((f"{self._link(feed.loader)} loader {_code(feed.name)}", self._reason(feed)))
@@ -144,6 +173,19 @@ class _Report:
         text = "## What stayed, and why\n\n" + _table(("where", "why"), rows)
         warnings = [self._finding(found) for found in self.plan.diagnostics if CODES[found.code].severity != "error"]
         return "\n".join([text, "", *warnings]) if warnings else text
+
+    def _finished(self) -> Iterable[tuple[str, str]]:
+        """The tails of transforms that the trainer runs."""
+        for handle in self.plan.handles:
+            finish = handle.finish
+            if finish is not None:
+                first = finish.tail.elements[finish.first - 1 if finish.half else finish.first]
+                what = names(self.grids[first.path], finish)
+                why = "commutes with collating, bit for bit on the samples that were run, and makes less cross when it stays"
+                yield (
+                    f"{self._link(first)} {_code(what)} of {_code(handle.builder)}",
+                    f"{why}; done on each sample of a batch, by `finish=`",
+                )
 
     def _reason(self, feed: Feed) -> str:
         for found in self.plan.diagnostics:
@@ -166,6 +208,8 @@ class _Report:
         for feed in self.plan.feeds:
             if feed.status == "split":
                 lines.append(f"- {_code(feed.name)}: {self._checked(feed)}")
+            if feed.uncut is not None:
+                lines.append(f"- {_code(feed.name)}: the cut stays at the loader: {_cell(feed.uncut)}.")
         left = [f"{_code(feed.name)} ({feed.code})" for feed in self.plan.feeds if feed.status == "left"]
         lines.append(f"- Refused: {', '.join(left) or 'nothing'}.")
         lines.append(

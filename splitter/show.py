@@ -13,12 +13,14 @@ from pathlib import Path
 from splitter.effects import Effects
 from splitter.emit import emit
 from splitter.find import Found, find
+from splitter.graph import Value
 from splitter.ir import Builder, Plan
 from splitter.origins import Lost
 from splitter.plan import plan
 from splitter.read import Module, Program, read
 
-STEPS = ("read", "find", "effects", "slice", "emit")
+STEPS = ("read", "find", "effects", "slice", "trace", "cut", "emit")
+RUN = ("trace", "cut")  # need samples of the script's own code
 
 
 def show(script: Path, after: str, *, streams: int | None = None) -> str:
@@ -36,6 +38,39 @@ def show(script: Path, after: str, *, streams: int | None = None) -> str:
         return _text(_effects(found))
     made = plan(found, streams=streams)
     return {"slice": _text(_plan(made)), "emit": _text(_bundle(made))}[after]
+
+
+def show_weighed(made: Plan, after: str) -> str:
+    """The printed form of a plan whose samples were run: every operation ("trace"), with its side ("cut")."""
+    return _text(_weighed(made, cut=after == "cut"))
+
+
+def _weighed(made: Plan, *, cut: bool) -> Iterator[str]:
+    for feed in made.feeds:
+        if feed.crossing is None:
+            yield f"feed {feed.name}: no graph: {feed.uncut or feed.code or 'nothing was run'}"
+            continue
+        graph, chosen = feed.crossing.graph, feed.crossing.cut
+        there, crosses = set(chosen.trainer), set(chosen.crossing)
+        yield f"feed {feed.name}: {graph.samples} samples"
+        if cut:
+            yield f"  {chosen.bytes:,} bytes a sample cross, {chosen.bytes_at_loader:,} with the cut at the loader"
+            yield f"  {chosen.microseconds_left:.0f} \u00b5s a sample left on the trainer, {chosen.microseconds_taken:.0f} taken from it"
+        values = {value.name: value for value in graph.values}
+        last = -1
+        for index, operation in enumerate(graph.operations):
+            if operation.step != last:
+                step, last = graph.steps[operation.step], operation.step
+                draws = f", draws {', '.join(step.draws)}" if step.draws else ""
+                yield f"  {step.part} {step.name} {step.span or 'of a library'}: {step.microseconds:.0f} \u00b5s{draws}"
+            side = ("trainer " if index in there else "worker  ") if cut else ""
+            inputs = ", ".join(f"{name}*" if values[name].constant else name for name in operation.inputs)
+            outputs = ", ".join(_value(values[name], crosses if cut else set()) for name in operation.outputs)
+            yield f"    {side}{operation.name}({inputs}) -> {outputs or 'nothing'}  [{' '.join(sorted(operation.traits))}]".rstrip()
+
+
+def _value(value: Value, crosses: set[str]) -> str:
+    return f"{value.name}: {value.type}, {value.bytes:,} bytes{' ==> crosses' if value.name in crosses else ''}"
 
 
 def _text(lines: Iterator[str]) -> str:

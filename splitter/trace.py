@@ -19,12 +19,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from splitter.graph import Graph, Operation, Step, Value
-from splitter.ir import Plan, Span
+from splitter.ir import Plan, Span, Tried
 from splitter.verify import started
 
 Progress = Callable[[str, int, int], None]
@@ -34,10 +34,11 @@ _NOT_MADE = "the script did not come to this loader before it began to iterate o
 
 @dataclass(frozen=True)
 class TracedFeed:
-    """A feed's graph, or the one line that says why there is none."""
+    """A feed's graph, or the one line that says why there is none. `tried`: what came of its tails (Plan.tails_of)."""
 
     graph: Graph | None
     reason: str | None = None
+    tried: tuple[Tried | None, ...] = ()
 
     def __post_init__(self) -> None:
         if (self.graph is None) == (self.reason is None):
@@ -56,6 +57,10 @@ class Traced:
     @property
     def graphs(self) -> dict[str, Graph]:
         return {name: feed.graph for name, feed in self.feeds if feed.graph is not None}
+
+    @property
+    def tried(self) -> dict[str, tuple[Tried | None, ...]]:
+        return {name: feed.tried for name, feed in self.feeds}
 
     @property
     def reasons(self) -> dict[str, str]:
@@ -89,6 +94,7 @@ def trace(
                 "path": os.path.realpath(os.path.join(folder, f.loader.path)),
                 "line": f.loader.line,
                 "end_line": f.loader.end_line,
+                "tails": [asdict(tail) for tail in plan.tails_of(f)],
             }
             for f in split
         ]
@@ -154,7 +160,8 @@ def _events(reading: int, ended: int, deadline: float) -> Iterator[dict[str, Any
 def _take(event: Mapping[str, Any], found: dict[str, TracedFeed], progress: Progress) -> None:
     name = event["feed"]
     if "graph" in event:
-        found[name] = TracedFeed(graph_of(event["graph"]))
+        tried = (each and Tried(each["template"], tuple(each["whole"]), tuple(each["half"])) for each in event["tried"])
+        found[name] = TracedFeed(graph_of(event["graph"]), tried=tuple(tried))
     elif "reason" in event:
         found[name] = TracedFeed(None, event["reason"])
     else:

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from typing import IO, Any
 
 from splitter.graph import Graph
+from splitter.ir import Span, Tail
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
 
@@ -36,6 +37,7 @@ class Wanted:
     path: str
     line: int
     end_line: int
+    tails: tuple[Tail, ...] = ()
 
 
 @dataclass
@@ -117,7 +119,8 @@ class Tracing:
 
         self.busy = True
         try:
-            graph = trace_loader(loader, Asked(wanted.name, self.samples, share, self.user, self.made, progress, self.listen))
+            asked = Asked(wanted.name, self.samples, share, self.user, self.made, progress, self.listen, wanted.tails)
+            graph, tried = trace_loader(loader, asked)
         except NoGraphError as error:
             self.write(feed=wanted.name, reason=str(error))
         except Exception as error:
@@ -129,7 +132,7 @@ class Tracing:
                 feed=wanted.name, reason=f"running a sample failed: {last_line(traceback.format_exception_only(type(error), error))}"
             )
         else:
-            self.write(feed=wanted.name, graph=graph_fields(graph))
+            self.write(feed=wanted.name, graph=graph_fields(graph), tried=[each and asdict(each) for each in tried])
         finally:
             self.busy = False
 
@@ -199,6 +202,12 @@ class Tracing:
         container.__init__ = constructed
 
 
+def tail_of(fields: dict[str, Any]) -> Tail:
+    """A tail as the parent has written it."""
+    spans = tuple(Span(**span) for span in fields["elements"])
+    return Tail(**{**fields, "container": Span(**fields["container"]), "elements": spans, "halves": tuple(fields["halves"])})
+
+
 def graph_fields(graph: Graph) -> dict[str, Any]:
     """A graph as JSON can hold it."""
     fields = asdict(graph)
@@ -235,7 +244,7 @@ def main() -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     die_with(chosen.parent)
-    wanted = [Wanted(**fields) for fields in json.loads(chosen.feeds)]
+    wanted = [Wanted(**{**fields, "tails": tuple(map(tail_of, fields["tails"]))}) for fields in json.loads(chosen.feeds)]
     user = User(os.path.dirname(os.path.realpath(chosen.script)), frozenset(json.loads(chosen.files)))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
     with open(chosen.out, "w", encoding="utf-8") as out:

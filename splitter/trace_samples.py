@@ -19,9 +19,10 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils.data import IterableDataset, Subset
-from torch.utils.data._utils.collate import default_convert
+from torch.utils.data._utils.collate import default_collate, default_convert
 
 from splitter.graph import Graph
+from splitter.ir import Tail, Tried
 from splitter.knowledge_ops import ESCAPES
 from splitter.trace_containers import find_containers, name_of, traced_containers
 from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen
@@ -29,6 +30,7 @@ from splitter.trace_lines import User
 from splitter.trace_merge import DifferentError, merge, uneven
 from splitter.trace_record import Recorder, is_leaf, leaves_of
 from splitter.trace_steps import Plans, Tracker
+from splitter.trace_tail import try_tail
 
 LEAST = 2  # samples
 PASSES = 4  # runs of a sample that there must be time for: to warm up, recorded (which is slower), timed
@@ -49,15 +51,18 @@ class Asked:
     made: dict[int, tuple[str, int]]
     progress: Callable[[int, int], None]
     audit: Callable[[Callable[[str, tuple[Any, ...]], None] | None], None]
+    tails: tuple[Tail, ...] = ()
 
 
-def trace_loader(loader: Any, asked: Asked) -> Graph:
-    """The graph of a feed. Raises NoGraphError."""
+def trace_loader(loader: Any, asked: Asked) -> tuple[Graph, tuple[Tried | None, ...]]:
+    """The graph of a feed, and what came of its tails. Raises NoGraphError."""
     before = _states()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker
     try:
-        return _Feed(loader, asked).graph()
+        feed = _Feed(loader, asked)
+        graph = feed.graph()
+        return graph, tuple(feed.tried(tail, graph.samples) for tail in asked.tails)
     except DifferentError as error:
         raise NoGraphError(str(error)) from error
     finally:
@@ -145,6 +150,18 @@ class _Feed:
         if collate is not None:
             times.update(self.measure_collate(batch))
         return merge(self.asked.feed, records, collate, self.plans.steps, times)
+
+    def tried(self, tail: Tail, count: int) -> Tried | None:
+        """What can be parted of a tail with the same bits; None when that can't be seen here."""
+        lines = range(tail.container.line, tail.container.end_line + 1)
+        made = [one for one in self.containers if self.asked.made.get(id(one), ("", 0))[1] in lines and self.of(one, tail)]
+        if len(made) != 1 or self.collate_fn not in (default_collate, default_convert) or time.monotonic() > self.asked.deadline:
+            return None
+        return try_tail(made[0], tail, lambda: self.samples(count))
+
+    def of(self, container: Any, tail: Tail) -> bool:
+        """Whether a container was made in the file of a tail."""
+        return self.asked.user.path(self.asked.made[id(container)][0]) == tail.container.path
 
     def affordable(self) -> int:
         """How many samples there is time for. Runs the first ones: they import modules and fill caches."""

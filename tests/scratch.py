@@ -27,6 +27,13 @@ def python_environment(**more: str) -> dict[str, str]:
     return {**kept, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8", **more}
 
 
+def quickly(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """With `--static`, where that can be said and nothing else is."""
+    if arguments[:1] not in (("transform",), ("verify",)) or {"--samples", "--help"} & set(arguments):
+        return arguments
+    return (arguments[0], "--static", *arguments[1:])
+
+
 @dataclass
 class Scratch:
     """A scratch folder and the commands run in it, each marked so that everything they start can be found again.
@@ -69,7 +76,8 @@ class Scratch:
         )
 
     def splitter(self, *arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        return self.run([sys.executable, "-m", "splitter", *arguments], folder, **environment)
+        """A command of splitter's, without running samples, which takes seconds, unless `--samples` asks for it."""
+        return self.run([sys.executable, "-m", "splitter", *quickly(arguments)], folder, **environment)
 
     def processes(self) -> list[psutil.Process]:
         """Every living process that a command of this scratch started, however far down."""

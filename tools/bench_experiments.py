@@ -85,7 +85,7 @@ def prepare_script(bench: Bench, script: str) -> None:
     if script == "jpeg":
         write_photos_once(bench.folder / "data", train=1500, val=300)
     shutil.copyfile(TOOLS / "measured" / f"{script}.py", bench.folder / f"{script}.py")
-    argv = [sys.executable, "-m", "splitter", "transform", f"{script}.py", "--", "data"]
+    argv = [sys.executable, "-m", "splitter", "transform", "--static", f"{script}.py", "--", "data"]
     run_command(argv, folder=bench.folder, seconds=TRANSFORM_SECONDS, env=bench.env)
 
 

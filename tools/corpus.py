@@ -63,7 +63,18 @@ def compile_one(folder: Path, script: str, limit: float) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="splitter-corpus-") as temporary:
         out = Path(temporary, "out")
         # The working folder is empty: `python -m` looks there for modules first.
-        command = [*isolation(), sys.executable, "-m", "splitter", "transform", str(folder / script), "--out", str(out), "--json"]
+        command = [
+            *isolation(),
+            sys.executable,
+            "-m",
+            "splitter",
+            "transform",
+            "--static",
+            str(folder / script),
+            "--out",
+            str(out),
+            "--json",
+        ]
         start = time.monotonic()
         try:
             ended = subprocess.run(

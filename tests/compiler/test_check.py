@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scratch import quickly
 
 SCRIPT = """\
 import torch
@@ -35,7 +36,9 @@ ALL = "train_worker.py, train_trainer.py, train_split.md, train_split.json"
 
 def splitter(folder: Path, *args: str, before: str = "") -> subprocess.CompletedProcess[str]:
     code = f"import sys\nfrom splitter.__main__ import main\nsys.argv = ['splitter', *sys.argv[1:]]\n{before}\nmain()\n"
-    return subprocess.run([sys.executable, "-c", code, *args], cwd=folder, capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL)
+    return subprocess.run(
+        [sys.executable, "-c", code, *quickly(args)], cwd=folder, capture_output=True, encoding="utf-8", stdin=subprocess.DEVNULL
+    )
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scratch import quickly
 
 SPLIT = """\
 import torch
@@ -36,7 +37,7 @@ MAIN = "import sys\nfrom splitter.__main__ import main\nsys.argv = ['splitter', 
 def splitter(folder: Path, *args: str, before: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", MAIN + before + "\nmain()\n"] if before else [sys.executable, "-m", "splitter"]
     return subprocess.run(
-        [*command, *args],
+        [*command, *quickly(args)],
         cwd=folder,
         capture_output=True,
         text=True,
