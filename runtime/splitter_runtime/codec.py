@@ -35,7 +35,7 @@ from . import (  # noqa: F401
     codec_tensors,
     codec_types,
 )
-from .codec_quick import copied, follow, header_of, keep_header, keep_plan, look, plan_of, read_ints, write_ints
+from .codec_quick import copied, follow, header_of, holds_ints, keep_header, keep_plan, look, plan_of, read_ints, write_ints
 from .codec_reader import Accept, Frame, Reader, damaged
 from .codec_wire import ALIGN, DEFAULT_LIMITS, SENT_LIMITS, Limits, padded
 from .codec_writer import Refusal, Writer
@@ -118,9 +118,12 @@ def encode(value: object, *, name: str = "value", limits: Limits | None = None, 
 
 def payload_size(header: bytes, *, limits: Limits = DEFAULT_LIMITS) -> int:
     """Bytes of payload that belong to a header; CodecError when the header is damaged or above the limits."""
-    plan = plan_of(header)
-    if plan is not None and limits is DEFAULT_LIMITS:
-        return plan.total
+    if limits is DEFAULT_LIMITS:
+        plan = plan_of(header)
+        if plan is not None:
+            return plan.total
+        if holds_ints(header):
+            return 0
     return Frame(header, limits).total
 
 

@@ -58,12 +58,17 @@ def write_ints(values: list[Any]) -> bytes | None:
     return _INTS.pack(_START, _INTS.size + len(numbers), 0, wire.INTS, len(numbers)) + numbers
 
 
+def holds_ints(header: bytes) -> bool:
+    """Whether it is such a header."""
+    if not _INTS.size < len(header) <= _INTS.size + wire.INLINE:
+        return False
+    start, length, segments, tag, size = _INTS.unpack_from(header)
+    return bool((start, length, segments, tag, size) == (_START, len(header), 0, wire.INTS, len(header) - _INTS.size) and size % 8 == 0)
+
+
 def read_ints(header: bytes) -> list[int] | None:
     """The list in such a header; None when it is anything else."""
-    if not _INTS.size < len(header) <= _INTS.size + wire.INLINE or header[wire.FRAME.size] != wire.INTS:
-        return None
-    start, length, segments, _, size = _INTS.unpack_from(header)
-    if (start, length, segments, size) != (_START, len(header), 0, len(header) - _INTS.size) or size % 8:
+    if not holds_ints(header):
         return None
     numbers = array("q")
     numbers.frombytes(header[_INTS.size :])
