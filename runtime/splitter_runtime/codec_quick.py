@@ -15,6 +15,7 @@ from array import array
 from struct import Struct
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from . import codec_wire as wire
@@ -30,6 +31,10 @@ _INTS = Struct("<8sIIBI")  # a header without segments that holds packed ints: i
 _START = wire.FRAME.pack(wire.MAGIC, wire.FORMAT, wire.ORDER, 0, 0, 0)[:8]
 _LONGEST = 2048  # bytes of a header
 _ZEROS = bytes(wire.ALIGN)
+_NUMPY = {
+    getattr(torch, name): np.dtype(name)
+    for name in "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
+}
 
 Look = tuple[Any, ...]
 
@@ -39,7 +44,7 @@ class Plan(NamedTuple):
 
     kind: type
     keys: tuple[str, ...]  # of a dict
-    tensors: tuple[tuple[torch.dtype, int, int, torch.Size], ...]  # dtype, elements, offset in the payload, shape
+    tensors: tuple[tuple[torch.dtype, Any, int, torch.Size], ...]  # dtype, numpy's for it or None, offset in the payload, shape
     total: int  # bytes of the payload
 
 
@@ -168,7 +173,7 @@ def keep_plan(header: bytes, value: Any, reader: Reader) -> None:
         # One that owns all of its segment was made of nothing but dtype, offset and shape.
         if owner is not tensor or not _is_plain(tensor) or not dense(tensor.shape, tensor.stride()):
             return
-        found.append((tensor.dtype, tensor.numel(), reader.offsets[segment], tensor.shape))
+        found.append((tensor.dtype, _NUMPY.get(tensor.dtype), reader.offsets[segment], tensor.shape))
     if len(_plans) >= _KEPT:
         _plans.clear()
     keys = tuple(value) if type(value) is dict else ()
@@ -178,9 +183,11 @@ def keep_plan(header: bytes, value: Any, reader: Reader) -> None:
 def follow(plan: Plan, payload: memoryview) -> Any:
     """The value of a header whose plan this is; the payload has as many bytes as it says."""
     tensors = []
-    for dtype, count, offset, shape in plan.tensors:
-        tensor = torch.frombuffer(payload, dtype=dtype, count=count, offset=offset)
-        tensors.append(tensor if len(shape) == 1 else tensor.resize_(shape))
+    for dtype, numpy_s, offset, shape in plan.tensors:
+        if numpy_s is not None:  # the fastest way to a tensor of any shape over given memory
+            tensors.append(torch.from_numpy(np.ndarray(shape, numpy_s, payload, offset)))
+        else:
+            tensors.append(torch.frombuffer(payload, dtype=dtype, count=shape.numel(), offset=offset).resize_(shape))
     if plan.kind is list:
         return tensors
     if plan.kind is tuple:

@@ -22,6 +22,7 @@ PREFIX = struct.Struct("<2sBBIQQ")
 MAGIC, VERSION = b"SF", 1
 CHUNK = 1 << 20  # bytes of a channel in one message
 _SMALL = 16 << 10  # bytes
+_EMPTY = memoryview(bytearray())
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
@@ -121,6 +122,8 @@ def is_one(raw: Buffer, kind: Kind) -> bool:
 
 def allocate(size: int) -> memoryview:
     """`size` bytes of fresh memory, aligned and not zeroed, as torch takes it for its own tensors. CodecError when there is none."""
+    if size == 0:
+        return _EMPTY
     if size < _SMALL:  # where the call of torch takes longer than the zeros
         raw = bytearray(size + ALIGN)
         start = -ctypes.addressof(ctypes.c_char.from_buffer(raw)) % ALIGN
@@ -160,10 +163,10 @@ class Assembler:
     def _start(self, rest: memoryview) -> memoryview:
         """Take prefix and header; sets self._frame once both are there."""
         if not self._pending and len(rest) >= PREFIX.size:  # the usual case: nothing of it needs to be kept
-            header_size = self._check(rest)[3]
-            end = PREFIX.size + header_size
+            fields = self._check(rest)
+            end = PREFIX.size + fields[3]
             if len(rest) >= end:
-                self._begin(rest[:end])
+                self._begin(fields, bytes(rest[PREFIX.size : end]))
                 return rest[end:]
         wanted = PREFIX.size
         if len(self._pending) >= PREFIX.size:
@@ -171,9 +174,11 @@ class Assembler:
         missing = wanted - len(self._pending)
         self._pending += rest[:missing]
         rest = rest[missing:]
-        if len(self._pending) >= PREFIX.size and len(self._pending) == PREFIX.size + self._check(self._pending)[3]:
-            self._begin(self._pending)
-            self._pending = bytearray()
+        if len(self._pending) >= PREFIX.size:
+            fields = self._check(self._pending)
+            if len(self._pending) == PREFIX.size + fields[3]:
+                self._begin(fields, bytes(self._pending[PREFIX.size :]))
+                self._pending.clear()
         return rest
 
     def _check(self, start: Buffer) -> tuple[Any, ...]:
@@ -189,10 +194,9 @@ class Assembler:
             raise CodecError.of("R112", what="the payload", size=f"{size} bytes", limit=f"{limits.max_payload} bytes")
         return fields
 
-    def _begin(self, start: Buffer) -> None:
+    def _begin(self, fields: tuple[Any, ...], header: bytes) -> None:
         """Prefix and header are there."""
-        _, _, kind, _, size, number = PREFIX.unpack_from(start)
-        header = bytes(start[PREFIX.size :])
+        _, _, kind, _, size, number = fields
         # What follows the header of a value that lies elsewhere says where.
         expected = size if kind == Kind.NEARBY else payload_size(header, limits=self._limits) if header else 0
         if size != expected or (kind == Kind.NEARBY and size > CHUNK):
