@@ -1,7 +1,9 @@
 """Short ways for what is sent with every batch: a list of indices, and small plain tensors that look as those of the batch before.
 
-    encoded parts = write(value)       None when the value is of another kind, or the first of its kind
-    value = read(header, payload)      NOTHING likewise
+    header = write_ints(indices); indices = read_ints(header)
+    seen, spans = look(batch)            what its header depends on, and where its bytes lie
+    header_of(seen), copied(spans)       header and payload, when such a batch has been sent
+    follow(plan_of(header), payload)     the batch, when such a one has come
 
 Nothing new is on the wire. A batch's header depends only on the types, shapes and strides in it, so the one that `codec_writer` made for
 the first batch fits the next; and what `codec_reader` found in a header holds for the same bytes again. Both tables are bounded.
@@ -15,7 +17,6 @@ from array import array
 from struct import Struct
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from . import codec_wire as wire
@@ -23,7 +24,6 @@ from .codec_lists import PACK_FROM
 from .codec_reader import Reader
 from .codec_tensors import HAS_NAMES, dense
 
-NOTHING = object()
 LARGEST = 32 << 10  # bytes of payload; what is larger is not copied
 _MOST = 16  # tensors
 _KEPT = 64  # headers
@@ -31,10 +31,6 @@ _INTS = Struct("<8sIIBI")  # a header without segments that holds packed ints: i
 _START = wire.FRAME.pack(wire.MAGIC, wire.FORMAT, wire.ORDER, 0, 0, 0)[:8]
 _LONGEST = 2048  # bytes of a header
 _ZEROS = bytes(wire.ALIGN)
-_NUMPY = {
-    getattr(torch, name): np.dtype(name)
-    for name in "bool uint8 int8 int16 int32 int64 float16 float32 float64 complex64 complex128".split()
-}
 
 Look = tuple[Any, ...]
 
@@ -44,7 +40,7 @@ class Plan(NamedTuple):
 
     kind: type
     keys: tuple[str, ...]  # of a dict
-    tensors: tuple[tuple[torch.dtype, Any, int, torch.Size], ...]  # dtype, numpy's for it or None, offset in the payload, shape
+    tensors: tuple[tuple[torch.dtype, int, int, torch.Size], ...]  # dtype, elements, offset in the payload, shape
     total: int  # bytes of the payload
 
 
@@ -173,7 +169,7 @@ def keep_plan(header: bytes, value: Any, reader: Reader) -> None:
         # One that owns all of its segment was made of nothing but dtype, offset and shape.
         if owner is not tensor or not _is_plain(tensor) or not dense(tensor.shape, tensor.stride()):
             return
-        found.append((tensor.dtype, _NUMPY.get(tensor.dtype), reader.offsets[segment], tensor.shape))
+        found.append((tensor.dtype, tensor.numel(), reader.offsets[segment], tensor.shape))
     if len(_plans) >= _KEPT:
         _plans.clear()
     keys = tuple(value) if type(value) is dict else ()
@@ -183,11 +179,10 @@ def keep_plan(header: bytes, value: Any, reader: Reader) -> None:
 def follow(plan: Plan, payload: memoryview) -> Any:
     """The value of a header whose plan this is; the payload has as many bytes as it says."""
     tensors = []
-    for dtype, numpy_s, offset, shape in plan.tensors:
-        if numpy_s is not None:  # the fastest way to a tensor of any shape over given memory
-            tensors.append(torch.from_numpy(np.ndarray(shape, numpy_s, payload, offset)))
-        else:
-            tensors.append(torch.frombuffer(payload, dtype=dtype, count=shape.numel(), offset=offset).resize_(shape))
+    for dtype, count, offset, shape in plan.tensors:
+        # numpy would be faster, but keeps alive what lies behind the payload instead of the payload, whose owner waits for it to go.
+        tensor = torch.frombuffer(payload, dtype=dtype, count=count, offset=offset)
+        tensors.append(tensor if len(shape) == 1 else tensor.resize_(shape))
     if plan.kind is list:
         return tensors
     if plan.kind is tuple:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,19 @@ def test_a_payload_of_another_size_is_refused() -> None:
         decode(encoded.header, payload + bytes(64))
     with pytest.raises(CodecError, match="read-only"):
         decode(encoded.header, bytes(payload))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_tensors_keep_the_very_view_of_the_payload(name: str) -> None:
+    for _ in range(3):
+        encoded = encode(BATCHES[name]())
+        payload = memoryview(bytearray(b"".join(encoded.parts())))
+        seen = weakref.ref(payload)
+        value = decode(encoded.header, payload)
+        del payload
+        assert seen() is not None
+        del value
+        assert seen() is None
 
 
 def test_what_is_kept_is_bounded() -> None:
