@@ -13,7 +13,7 @@ from .codec_writer import NODES as WRITE_NODE
 from .codec_writer import Writer
 from .errors import CodecError
 
-_PACK_FROM = 8  # shorter lists of numbers are written one by one
+PACK_FROM = 8  # shorter lists of numbers are written one by one
 
 
 def _packed(values: list[Any] | tuple[Any, ...]) -> tuple[bool, array[Any]] | None:
@@ -28,11 +28,11 @@ def _packed(values: list[Any] | tuple[Any, ...]) -> tuple[bool, array[Any]] | No
 
 
 def _put_list(w: Writer, values: list[Any]) -> None:
-    packed = _packed(values) if len(values) >= _PACK_FROM else None
+    packed = _packed(values) if len(values) >= PACK_FROM else None
     if packed is not None:
         w.out.append(wire.INTS if packed[0] else wire.FLOATS)
         w.data(packed[1].tobytes())
-    elif len(values) >= _PACK_FROM and _put_packed(w, values):
+    elif len(values) >= PACK_FROM and _put_packed(w, values):
         return
     else:
         w.out.append(wire.LIST)
@@ -58,7 +58,7 @@ def _put_packed(w: Writer, values: list[Any]) -> bool:
 
 
 def _put_tuple(w: Writer, values: tuple[Any, ...]) -> None:
-    packed = _packed(values) if len(values) >= _PACK_FROM else None
+    packed = _packed(values) if len(values) >= PACK_FROM else None
     if packed is None:
         put_closed(w, values, wire.TUPLE)
     else:

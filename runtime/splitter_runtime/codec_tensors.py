@@ -46,7 +46,7 @@ GRAD, CONJ, NEG, COMPACT, QUANTIZED, EMPTY = 1, 2, 4, 8, 16, 32
 _FLAGS_AT = 1  # of the flags in the head
 _GAPS = 64 << 10  # a dense copy is worth it when the gaps are larger than this and than the data
 _MAX = 1 << 62
-_HAS_NAMES = hasattr(torch.Tensor, "has_names")  # newer versions of torch have no named tensors
+HAS_NAMES = hasattr(torch.Tensor, "has_names")  # newer versions of torch have no named tensors
 
 
 @lru_cache(maxsize=64)
@@ -131,7 +131,7 @@ def _flags(tensor: torch.Tensor) -> int:
         flags |= CONJ
     if tensor.is_neg():
         flags |= NEG
-    if _HAS_NAMES and tensor.has_names():  # type: ignore[attr-defined]
+    if HAS_NAMES and tensor.has_names():  # type: ignore[attr-defined]
         raise Refusal("R103", what="named")
     if tensor.is_nested:
         raise Refusal("R103", what="nested")

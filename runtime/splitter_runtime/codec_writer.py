@@ -234,7 +234,9 @@ def attribute_step(key: object) -> str:
 
 
 def lay_out(out: bytearray, regions: list[Region], segments: list[memoryview]) -> None:
-    """Append the segments of `regions` and write their numbers and offsets into the tree."""
+    """Append the segments of `regions` and write their numbers and offsets into the tree, in the order of the tree: where in memory
+    tensors lie changes nothing.
+    """
     if len(regions) == 1:
         place_group(out, regions, segments)
         return
@@ -247,7 +249,7 @@ def lay_out(out: bytearray, regions: list[Region], segments: list[memoryview]) -
         else:
             groups.append([region])
             end = region.address + region.nbytes
-    for group in join_storages(groups):
+    for group in sorted(join_storages(groups), key=lambda group: min(region.place for region in group)):
         place_group(out, group, segments)
 
 

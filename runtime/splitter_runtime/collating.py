@@ -1,17 +1,20 @@
 """default_collate in streams: the same bits as torch's, written where the reader can map them.
 
 torch's collates into a new shared-memory file for every tensor of every batch. Here a large batch is collated into a segment that is used
-again (see `segments`), and a small one into plain memory. Everything else, errors included, is torch's.
+again (see `segments`), and a small one into plain memory; and samples that are tuples of tensors and numbers, as most are, take a shorter
+way to the same functions. Everything else, errors included, is torch's.
 """
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.utils.data._utils import collate
 
-from .segments import Arena
+from .segments import SMALLEST, Arena
 
 _LARGE = 16 << 10  # bytes of a sample; above it a copy for each sample is faster than torch.stack
 
@@ -25,7 +28,7 @@ def collate_into(arena: Arena) -> None:
         if type(first) is not torch.Tensor or first.layout is not torch.strided or first.is_quantized or first.device.type != "cpu":
             return original(batch, collate_fn_map=collate_fn_map)
         shape, dtype = (len(batch), *first.shape), first.dtype
-        out = arena.empty(shape, dtype)
+        out = arena.empty(shape, dtype) if len(batch) * first.nbytes >= SMALLEST else None
         if out is None:
             return torch.stack(batch, 0, out=torch.empty(shape, dtype=dtype))
         if first.nbytes < _LARGE or not all(_plain(sample, first.shape, dtype) for sample in batch):
@@ -37,6 +40,36 @@ def collate_into(arena: Arena) -> None:
     # The table is public (torch.utils.data.default_collate documents it); a type that the user has put there stays.
     if collate.default_collate_fn_map.get(torch.Tensor) is original:
         collate.default_collate_fn_map[torch.Tensor] = collate_tensor
+
+
+def shortened(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """torch's default_collate for the lists of samples that a loader makes, of which nobody but the loader sees what comes out."""
+    table: Any = collate.default_collate_fn_map
+    if {default.__module__, *(function.__module__ for function in table.values())} - {collate.__name__, __name__}:
+        return default  # the user's
+    known = dict(table)
+
+    def column(values: Any) -> Any:
+        kinds = set(map(type, values))
+        if kinds == {int}:
+            return torch.frombuffer(array("q", values), dtype=torch.int64)
+        if kinds == {float}:
+            return torch.frombuffer(array("d", values), dtype=torch.float64)
+        if kinds == {torch.Tensor}:
+            return table[torch.Tensor](values, collate_fn_map=table)
+        return default(values)
+
+    def collate_samples(batch: Any) -> Any:
+        if table == known:
+            try:
+                if set(map(type, batch)) == {tuple}:
+                    return [column(values) for values in zip(*batch, strict=True)]
+                return column(batch)
+            except (OverflowError, RuntimeError, ValueError):
+                pass  # it is raised again, by torch
+        return default(batch)
+
+    return collate_samples
 
 
 def _plain(sample: Any, shape: torch.Size, dtype: torch.dtype) -> bool:

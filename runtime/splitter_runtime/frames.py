@@ -8,19 +8,21 @@ No I/O here, and no torch until a payload arrives.
 
 from __future__ import annotations
 
+import ctypes
 import enum
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from .codec import DEFAULT_LIMITS, Accept, Encoded, Limits, decode, encode, payload_size, segment_sizes
-from .codec_wire import padded
+from .codec_wire import ALIGN, padded
 from .errors import CodecError
 
 PREFIX = struct.Struct("<2sBBIQQ")
 MAGIC, VERSION = b"SF", 1
 CHUNK = 1 << 20  # bytes of a channel in one message
+_SMALL = 16 << 10  # bytes
+_EMPTY = memoryview(bytearray())
 
 Buffer: TypeAlias = "bytes | bytearray | memoryview"
 
@@ -57,12 +59,12 @@ class Kind(enum.IntEnum):
     TOOK = 31
 
 
-_KINDS = frozenset(map(int, Kind))
+_KINDS = {int(kind): kind for kind in Kind}
+_KINDS_FROM_AFAR = {number: kind for number, kind in _KINDS.items() if kind is not Kind.NEARBY}
 LAST_OF_CALL = frozenset({Kind.RESULT, Kind.MARKED, Kind.RAISED, Kind.DREW})
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """One frame. `payload` is the one allocation that the tensors of the value will be views of; `offsets` says where its segments lie
     in it when they don't lie one after another.
     """
@@ -121,7 +123,11 @@ def is_one(raw: Buffer, kind: Kind) -> bool:
 def allocate(size: int) -> memoryview:
     """`size` bytes of fresh memory, aligned and not zeroed, as torch takes it for its own tensors. CodecError when there is none."""
     if size == 0:
-        return memoryview(bytearray())
+        return _EMPTY
+    if size < _SMALL:  # where the call of torch takes longer than the zeros
+        raw = bytearray(size + ALIGN)
+        start = -ctypes.addressof(ctypes.c_char.from_buffer(raw)) % ALIGN
+        return memoryview(raw)[start : start + size]
     import torch
 
     try:
@@ -137,7 +143,7 @@ class Assembler:
     def __init__(self, limits: Limits = DEFAULT_LIMITS, take: Callable[[int], memoryview] = allocate, nearby: bool = False) -> None:
         """`take` gives the memory of a payload. Values in segments (NEARBY) come only from processes of this machine."""
         self._limits, self._take = limits, take
-        self._kinds = _KINDS if nearby else _KINDS - {int(Kind.NEARBY)}
+        self._kinds = _KINDS if nearby else _KINDS_FROM_AFAR
         self._pending = bytearray()  # of prefix and header
         self._frame: Frame | None = None  # waits for its payload
         self._filled = 0
@@ -156,29 +162,46 @@ class Assembler:
 
     def _start(self, rest: memoryview) -> memoryview:
         """Take prefix and header; sets self._frame once both are there."""
+        if not self._pending and len(rest) >= PREFIX.size:  # the usual case: nothing of it needs to be kept
+            fields = self._check(rest)
+            end = PREFIX.size + fields[3]
+            if len(rest) >= end:
+                self._begin(fields, bytes(rest[PREFIX.size : end]))
+                return rest[end:]
         wanted = PREFIX.size
         if len(self._pending) >= PREFIX.size:
             wanted += PREFIX.unpack_from(self._pending)[3]
         missing = wanted - len(self._pending)
         self._pending += rest[:missing]
         rest = rest[missing:]
-        if len(self._pending) < PREFIX.size:
-            return rest
-        magic, version, kind, header_size, size, number = PREFIX.unpack_from(self._pending)
+        if len(self._pending) >= PREFIX.size:
+            fields = self._check(self._pending)
+            if len(self._pending) == PREFIX.size + fields[3]:
+                self._begin(fields, bytes(self._pending[PREFIX.size :]))
+                self._pending.clear()
+        return rest
+
+    def _check(self, start: Buffer) -> tuple[Any, ...]:
+        """The fields of a prefix."""
+        fields = PREFIX.unpack_from(start)
+        magic, version, kind, header_size, size, _ = fields
         if magic != MAGIC or version != VERSION or kind not in self._kinds:
             raise CodecError.of("R110", why="a frame does not start where it should")
-        for what, given, limit in (("the header", header_size, self._limits.max_header), ("the payload", size, self._limits.max_payload)):
-            if given > limit:
-                raise CodecError.of("R112", what=what, size=f"{given} bytes", limit=f"{limit} bytes")
-        if len(self._pending) == PREFIX.size + header_size:
-            header = bytes(self._pending[PREFIX.size :])
-            # What follows the header of a value that lies elsewhere says where.
-            expected = size if kind == Kind.NEARBY else payload_size(header, limits=self._limits) if header else 0
-            if size != expected or (kind == Kind.NEARBY and size > CHUNK):
-                raise CodecError.of("R114", size=size, expected=expected)
-            self._pending.clear()
-            self._frame, self._filled = Frame(Kind(kind), number, header, self._take(size)), 0
-        return rest
+        limits = self._limits
+        if header_size > limits.max_header:
+            raise CodecError.of("R112", what="the header", size=f"{header_size} bytes", limit=f"{limits.max_header} bytes")
+        if size > limits.max_payload:
+            raise CodecError.of("R112", what="the payload", size=f"{size} bytes", limit=f"{limits.max_payload} bytes")
+        return fields
+
+    def _begin(self, fields: tuple[Any, ...], header: bytes) -> None:
+        """Prefix and header are there."""
+        _, _, kind, _, size, number = fields
+        # What follows the header of a value that lies elsewhere says where.
+        expected = size if kind == Kind.NEARBY else payload_size(header, limits=self._limits) if header else 0
+        if size != expected or (kind == Kind.NEARBY and size > CHUNK):
+            raise CodecError.of("R114", size=size, expected=expected)
+        self._frame, self._filled = Frame(self._kinds[kind], number, header, self._take(size)), 0
 
     def _fill(self, frame: Frame, rest: memoryview) -> memoryview:
         piece = rest[: len(frame.payload) - self._filled]

@@ -9,6 +9,8 @@ import weakref
 from collections import deque
 from typing import Any
 
+from .frames import allocate
+
 KEPT = 6  # buffers that wait for their next use
 SMALLEST = 64 << 10  # bytes; malloc has smaller ones at hand
 _PAGE = 4096
@@ -22,13 +24,10 @@ class Buffers:
 
     def take(self, size: int) -> memoryview:
         """`size` bytes, aligned and not zeroed."""
-        if size == 0:
-            return memoryview(bytearray())
+        if size < SMALLEST:
+            return allocate(size)
         import torch
 
-        if size < SMALLEST:
-            small: Any = torch.empty(size, dtype=torch.uint8, device="cpu").numpy()
-            return memoryview(small)
         memory = self._find(size)
         if memory is None:
             memory = torch.empty(size + size // 8 + _PAGE, dtype=torch.uint8, device="cpu").numpy()

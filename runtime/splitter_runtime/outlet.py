@@ -34,13 +34,15 @@ class Outlet:
 
     def send(self, parts: Sequence[Buffer], descriptor: int | None = None) -> None:
         """Write frames; a descriptor that travels with them is closed here. BrokenPipeError when the reader is gone."""
-        views = [memoryview(part).cast("B") for part in parts if len(part)]
         with self._lock:
             if descriptor is not None:
-                sent = socket.send_fds(self._socket, views[:_WRITES], [descriptor])
+                sent = socket.send_fds(self._socket, parts[:_WRITES], [descriptor])
                 os.close(descriptor)
             else:
-                sent = self._socket.sendmsg(views[:_WRITES])
+                sent = self._socket.sendmsg(parts[:_WRITES])
+            if sent == sum(map(len, parts)):
+                return
+            views = [memoryview(part).cast("B") for part in parts if len(part)]
             first = 0
             while True:
                 while first < len(views) and sent >= len(views[first]):

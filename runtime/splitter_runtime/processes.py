@@ -16,6 +16,7 @@ from .frames import Buffer
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _IOV_MAX = 1024
+_DESCRIPTOR = array.array("i").itemsize  # bytes of one
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -54,8 +55,10 @@ def send_with(sock: socket.socket, body: Buffer, descriptors: Sequence[int]) -> 
 
 def receive_with(sock: socket.socket, size: int, room: int = 16) -> tuple[bytes, list[int]]:
     """Receive up to `size` bytes, and the descriptors that came along. b"" at the end."""
+    body, ancillary, _, _ = sock.recvmsg(size, socket.CMSG_SPACE(room * _DESCRIPTOR), socket.MSG_CMSG_CLOEXEC)
+    if not ancillary:
+        return body, []
     rights = array.array("i")
-    body, ancillary, _, _ = sock.recvmsg(size, socket.CMSG_SPACE(room * rights.itemsize), socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             rights.frombytes(data[: len(data) - len(data) % rights.itemsize])

@@ -233,6 +233,15 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
             self._progress.base_seed = int(self._base_seed)
         self._num_yielded = self._progress.passed
 
+    def __next__(self) -> Any:
+        profiled = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
+        if profiled or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
+            return super().__next__()
+        # The same without the record for a profiler, which takes as long as all else here.
+        data = self._next_data()
+        self._num_yielded += 1
+        return data
+
     def _get_data(self) -> Any:
         if self._lost is None:
             found = super()._get_data()  # type: ignore[no-untyped-call]

@@ -13,6 +13,7 @@ import gc
 import inspect
 import os
 import queue
+import select
 import socket
 import sys
 import time
@@ -30,13 +31,13 @@ from . import ambient
 from .accepting import from_trainer
 from .builders import Loader
 from .codec import encode
-from .collating import collate_into
+from .collating import collate_into, shortened
 from .errors import CodecError
 from .failures import record_wrapper
 from .frames import Assembler, Buffer, Kind, pack, pack_value
 from .growth import Growth
 from .outlet import Console, Outlet, redirect
-from .processes import die_with, readable
+from .processes import die_with
 from .stateful import Position
 
 _PIECE = 1 << 16
@@ -88,6 +89,8 @@ class IndexQueue:
     def __init__(self, source: socket.socket, outlet: Outlet) -> None:
         self._source, self._outlet = source, outlet
         self._assembler = Assembler()
+        self._poll = select.poll()
+        self._poll.register(source, select.POLLIN)
         self._waiting: deque[Any] = deque()
         self._next: deque[Order] = deque()
         self._done = self._leave = False
@@ -106,7 +109,7 @@ class IndexQueue:
     def get(self, timeout: float | None = None) -> Any:
         """The next order of the loader: (number, index), _ResumeIteration or None. queue.Empty after `timeout` seconds."""
         while not self._waiting:
-            if not readable(self._source.fileno(), timeout):
+            if not self._poll.poll(None if timeout is None else 1000 * timeout):
                 raise queue.Empty
             self._read()
         if self._leave:
@@ -123,8 +126,8 @@ class IndexQueue:
 
     def is_set(self) -> bool:
         """Whether the iterator is going away; orders that wait behind others are looked at too."""
-        while not self._done and readable(self._source.fileno(), 0):
-            self._read()
+        while not self._done and self._poll.poll(0) and self._read() == _PIECE:
+            pass
         if self._leave:
             self._end()
         return self._done
@@ -135,7 +138,8 @@ class IndexQueue:
             self._read()
         return self._next.popleft()
 
-    def _read(self) -> None:
+    def _read(self) -> int:
+        """Take what has come, of up to _PIECE bytes; returns how many there were."""
         chunk = self._source.recv(_PIECE)
         if not chunk:
             os._exit(0)  # the trainer is gone, or doesn't want this stream any more
@@ -161,6 +165,7 @@ class IndexQueue:
                 self._next.append(frame.value)
             else:
                 self._done = True
+        return len(chunk)
 
     def _end(self, *, grown: bool = False) -> None:
         """Between two batches: another process goes on from here."""
@@ -299,7 +304,7 @@ def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> N
             position.restore(order.start.states["position"])
         results = ResultQueue(outlet, order, position)
         orders.begin(results, _starting(order, outlet), anywhere=order.cursor is not None)
-        default = _utils.collate.default_collate if order.loop["auto_collation"] else _utils.collate.default_convert
+        default = shortened(_utils.collate.default_collate) if order.loop["auto_collation"] else _utils.collate.default_convert
         given = {
             **order.loop,
             "dataset": dataset,

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 FALSE_START = 0.1  # of a loss: a process that ended before it said anything
 PAUSE = 0.1  # seconds after that
+_RESULTS = frozenset({Kind.ITEM, Kind.STOP, Kind.FAULT})
 LOOK_AT_SPEED = 16  # batches between two looks at whether a stream would be better off elsewhere
 
 
@@ -272,6 +273,8 @@ class Stream:
 
     def _take_frame(self, frame: Frame) -> Any:
         kind = frame.kind
+        if kind in _RESULTS:
+            return self._result(frame)
         if kind is Kind.TOOK:
             self.context.site.session.board.took(self._worker, frame.number / 1e6)
         elif kind is Kind.CURSOR:
@@ -294,8 +297,6 @@ class Stream:
             self._course.answered(None)
             self.context.progress.resumed(self._number, self._course.here())
             return _ResumeIteration(frame.value), None
-        elif kind in (Kind.ITEM, Kind.STOP, Kind.FAULT):
-            return self._result(frame)
         else:
             raise CodecError.of("R110", why=f"a stream sent {kind.name}")
         return None

@@ -262,8 +262,9 @@ class Dispatch:
     def _give(self) -> list[tuple[int, int]]:
         sent = []
         while self._waiting:
-            emptiest = min(range(len(self._given)), key=lambda stream: len(self._given[stream]))
-            if len(self._given[emptiest]) >= self.DEPTH:
+            sizes = list(map(len, self._given))
+            emptiest = sizes.index(min(sizes))
+            if sizes[emptiest] >= self.DEPTH:
                 break
             number = self._waiting.popleft()
             self._given[emptiest].append(number)

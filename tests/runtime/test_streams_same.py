@@ -237,3 +237,17 @@ for epoch in range(3):
 show()
 """
     assert_same(scratch, Pair(moved, builders, body, (("Curriculum()", 'splitter_runtime.RemoteDataset("train")'),)))
+
+
+PROFILED = """
+with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+    for batch in loader:
+        see(batch)
+print([event.count for event in profile.key_averages() if "DataLoader" in event.key])
+show()
+"""
+
+
+def test_a_profiler_sees_each_batch(scratch: Scratch) -> None:
+    body = f"loader = DataLoader(Noise(21), batch_size=4, num_workers=1)\n{PROFILED}"
+    assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,)))
