@@ -20,10 +20,19 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 @dataclass(frozen=True)
 class Loader:
-    """What a loader needs besides its dataset; None stands for torch's own default."""
+    """What a loader needs besides its dataset; None stands for torch's own default.
+
+    `head`: what the script's loop does first with each batch, done here: it takes the batch and gives the one that the loop goes on with.
+    """
 
     collate_fn: Callable[..., Any] | None = None
     worker_init_fn: Callable[[int], object] | None = None
+    head: Callable[[Any], Any] | None = None
+
+    def collating(self, default: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """The function that makes a batch of samples, with the head of the loop behind it. `default` is torch's."""
+        collate, head = self.collate_fn or default, self.head
+        return collate if head is None else lambda samples: head(collate(samples))
 
 
 @dataclass(frozen=True)

@@ -312,7 +312,7 @@ def run_stream(place: Place, dataset: object, loader: Loader, order: Order) -> N
             "index_queue": orders,
             "data_queue": results,
             "done_event": orders,
-            "collate_fn": loader.collate_fn or default,
+            "collate_fn": loader.collating(default),
             "init_fn": loader.worker_init_fn,
         }
         _worker_loop(**{name: given[name] for name in inspect.signature(_worker_loop).parameters})

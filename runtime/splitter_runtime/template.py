@@ -169,7 +169,7 @@ class Template:
         self, fresh: int, loader: int, dataset: Any, kind: int, auto_collation: bool, drop_last: bool, position: Any
     ) -> tuple[Kind, Any, str]:
         default = _utils.collate.default_collate if auto_collation else _utils.collate.default_convert
-        collate = self._loaders[loader].collate_fn or default
+        collate = self._loaders[loader].collating(default)
         real = rebuild(dataset, self._objects)
         make = functools.partial(create_fetcher, kind, real, auto_collation, collate, drop_last)
         made = self._fetchers[fresh] = make() if position is None else fetcher_at(position, real, make)
