@@ -49,6 +49,6 @@ show()
     swaps = [
         ("Rows(),", 'splitter_runtime.RemoteDataset("rows"), env={"scale": SCALE},'),
         ("    images = images.float() / SCALE\n", ""),
-        *([("collate_fn=widen, ", "")] if collate else []),
+        *([("collate_fn=widen,", "collate_fn=print,")] if collate else []),  # which is there, and not called
     ]
     assert_same(scratch, Pair(MOVED, BUILDERS.replace("COLLATE", collate), body, tuple(swaps)))
