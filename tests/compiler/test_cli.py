@@ -148,7 +148,7 @@ BAD = [
     (["transform", "train.py", "--epochs", "3"], "--epochs"),
     (["transform", "train.py", "--streams", "0"], "--streams"),
     (["transform", "train.py", "--json", "--diff"], "give one of them"),
-    (["show", "train.py", "--after", "lunch"], "the steps are read, find, effects, slice, emit"),
+    (["show", "train.py", "--after", "lunch"], "the steps are read, find, effects, slice, trace, cut, emit"),
     (["explain", "S999"], "there is no code S999"),
     (["dance"], "dance"),
 ]
