@@ -15,9 +15,10 @@ from splitter.candidates import Candidate, SitePlan
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.ir import Tail
+from splitter.knowledge import MODEL_BASES, row
 from splitter.read import Module
 from splitter.repeat import deep_facts
-from splitter.resolve import Definition, Value
+from splitter.resolve import Definition, Target, Value
 from splitter.scopes import free_names
 from splitter.uses import Use
 
@@ -26,6 +27,8 @@ TO_TENSOR = frozenset({"torchvision.transforms.ToTensor", "torchvision.transform
 # What the trainer may do with the dataset when samples that the worker gives are not finished: none of this sees a transform.
 SETTLED = frozenset({"import", "def", "class", "assign", "parameter"})
 HARMLESS = frozenset({"loader", "length", "index", "iterate", "read", "call", "wrap", "sampler"})
+_MADE = (ast.Call, ast.Lambda, ast.Name, ast.Attribute)
+_DEEPEST = 8  # variables that hold one another
 
 
 def tails(found: Found, effects: Effects, candidate: Candidate, sites: list[SitePlan]) -> Iterator[Tail]:
@@ -103,24 +106,48 @@ def _is_movable(found: Found, effects: Effects, module: Module, element: ast.exp
     return inside or all(_means_the_same(module, name) for name in free_names(element, module.names))
 
 
-def _is_quiet(found: Found, effects: Effects, module: Module, element: ast.expr) -> bool:
+def _is_quiet(found: Found, effects: Effects, module: Module, element: ast.expr, depth: int = 0) -> bool:
     """Whether neither making the transform nor calling it has an effect, as far as the text shows: it draws nothing, keeps nothing."""
-    if any(True for _ in deep_facts(found, effects, module, element)):
+    if depth > _DEEPEST or any(True for _ in deep_facts(found, effects, module, element)):
         return False
-    if isinstance(element, ast.Lambda):
-        return True
-    named = element.func if isinstance(element, ast.Call) else element
-    for target in found.resolver.targets(module, named):
-        if isinstance(target, Definition):
-            if any(True for _ in deep_facts(found, effects, target.module, target.node)):
-                return False
-        elif isinstance(target, Value):
-            value = target.binding.value
-            if isinstance(element, ast.Call) or value is None or not _is_quiet(found, effects, target.module, value):
-                return False
-        elif not isinstance(element, ast.Call):
+    if not isinstance(element, ast.Lambda):
+        targets = found.resolver.targets(module, element.func if isinstance(element, ast.Call) else element)
+        if not targets or not (isinstance(element, ast.Call) or all(_is_seen(target) for target in targets)):
             return False
-    return bool(found.resolver.targets(module, named))
+    names = [node for node in ast.walk(element) if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)]
+    return all(_is_quiet_target(found, effects, target, depth) for name in names for target in found.resolver.targets(module, name))
+
+
+def _is_seen(target: Target) -> bool:
+    """Whether the text shows what a name stands for that is a transform itself."""
+    return isinstance(target, Definition) or (isinstance(target, Value) and isinstance(target.binding.value, _MADE))
+
+
+def _is_quiet_target(found: Found, effects: Effects, target: Target, depth: int) -> bool:
+    """Whether what a name stands for has no effect: a class, a function, what a variable holds."""
+    if isinstance(target, Definition):
+        if isinstance(target.node, ast.ClassDef):
+            return _is_quiet_class(found, effects, target)
+        return not any(True for _ in deep_facts(found, effects, target.module, target.node))
+    if isinstance(target, Value) and isinstance(target.binding.value, _MADE):
+        return _is_quiet(found, effects, target.module, target.binding.value, depth + 1)
+    return True
+
+
+def _is_quiet_class(found: Found, effects: Effects, definition: Definition) -> bool:
+    """Whether its objects write down nothing once they are made, and no method of it, or of what it inherits from, has another effect."""
+    names, classes = found.resolver.ancestry(definition)
+    if any(name not in MODEL_BASES and row(name).effects != {"pure"} for name in names):
+        return False
+    for owner in classes:
+        if isinstance(owner.node, ast.ClassDef) and len(found.resolver.bases(owner)) < len(owner.node.bases):
+            return False  # of something that isn't known
+        for stmt in owner.node.body:
+            making = isinstance(stmt, ast.FunctionDef) and stmt.name == "__init__"
+            facts = deep_facts(found, effects, owner.module, stmt)
+            if any(not (making and fact.effect == "writes-self") for fact in facts):
+                return False
+    return True
 
 
 def _means_the_same(module: Module, name: ast.Name) -> bool:

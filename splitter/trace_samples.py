@@ -157,7 +157,7 @@ class _Feed:
         made = [one for one in self.containers if self.asked.made.get(id(one), ("", 0))[1] in lines and self.of(one, tail)]
         if len(made) != 1 or self.collate_fn not in (default_collate, default_convert) or time.monotonic() > self.asked.deadline:
             return None
-        return try_tail(made[0], tail, lambda: self.samples(count))
+        return try_tail(made[0], tail, lambda: self.samples(count), batched=self.batched)
 
     def of(self, container: Any, tail: Tail) -> bool:
         """Whether a container was made in the file of a tail."""

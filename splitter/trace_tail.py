@@ -2,7 +2,7 @@
 
     Compose([Crop, Flip, ToTensor, Normalize])   ->   whole from [3], half of ToTensor at [2], in samples like "({}, None)"
 
-What the worker would send is collated, taken apart and finished sample by sample, as the trainer does it; every bit of the result is
+What the worker would send is finished sample by sample, as the trainer does it with the samples of a batch; every bit of the results is
 compared with the script's. Runs in the child process only.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import default_collate
 
 from splitter.ir import Tail, Tried
 
@@ -43,8 +42,11 @@ class _Kept:
         return getattr(self.inner, name)
 
 
-def try_tail(container: Any, tail: Tail, samples: Callable[[], Iterable[Callable[[], Any]]]) -> Tried | None:
-    """Run the samples and compare; None when no tail can be parted. `samples` gives calls that make a sample each."""
+def try_tail(container: Any, tail: Tail, samples: Callable[[], Iterable[Callable[[], Any]]], *, batched: bool = True) -> Tried | None:
+    """Run the samples and compare; None when no tail can be parted. `samples` gives calls that make a sample each.
+
+    `batched`: samples are collated before they cross.
+    """
     elements = container.transforms
     if not isinstance(elements, list) or len(elements) != len(tail.elements):
         return None
@@ -64,16 +66,16 @@ def try_tail(container: Any, tail: Tail, samples: Callable[[], Iterable[Callable
     template = templates.pop()
     if templates or template is None:
         return None
-    return _parted(kept, tail, template)
+    return _parted(kept, tail, template, batched)
 
 
-def _parted(kept: Sequence[_Kept], tail: Tail, template: str) -> Tried:
+def _parted(kept: Sequence[_Kept], tail: Tail, template: str, batched: bool) -> Tried:
     from splitter_runtime import ScaleToFloat
 
-    expected = default_collate(kept[-1].given)
+    expected = kept[-1].given
     whole, half = [], []
     for first in range(len(kept) - 1, max(tail.movable, 0) - 1, -1):
-        if not _same(kept[first].taken, [each.inner for each in kept[first:]], expected):
+        if not _same(kept[first].taken, [each.inner for each in kept[first:]], expected, batched):
             break
         whole.append(first)
     for place in tail.halves:
@@ -85,27 +87,33 @@ def _parted(kept: Sequence[_Kept], tail: Tail, template: str) -> Tried:
                 sent = [PILToTensor()(image) for image in element.taken]
             except TypeError:  # arrays
                 continue
-            if _same(sent, [ScaleToFloat(), *(each.inner for each in kept[place + 1 :])], expected):
+            if _same(sent, [ScaleToFloat(), *(each.inner for each in kept[place + 1 :])], expected, batched):
                 half.append(place)
     return Tried(template, tuple(whole), tuple(half))
 
 
-def _same(sent: Sequence[Any], tail: Sequence[Callable[[Any], Any]], expected: torch.Tensor) -> bool:
-    """Whether these samples, collated and finished, are what is expected, bit for bit."""
-    if not all(isinstance(sample, torch.Tensor) and sample.layout is torch.strided for sample in sent):
+def _same(sent: Sequence[Any], tail: Sequence[Callable[[Any], Any]], expected: Sequence[Any], batched: bool) -> bool:
+    """Whether these samples, finished, are what is expected, bit for bit, and can be collated where those can."""
+    if not all(isinstance(one, torch.Tensor) and one.layout is torch.strided for one in (*sent, *expected)):
         return False
-    if len({(sample.shape, sample.dtype) for sample in sent}) != 1:
+    shapes = {(one.shape, other.shape) for one, other in zip(sent, expected, strict=True)}
+    if len({one.dtype for one in sent}) != 1 or len(shapes) > len({shape for _, shape in shapes}):
         return False
-    batch = default_collate(list(sent))
-    finished = []
-    for sample in batch:
-        for element in tail:
-            sample = element(sample)
-        finished.append(sample)
+    return all(_finished_same(one, tail, other, batched) for one, other in zip(sent, expected, strict=True))
+
+
+def _finished_same(sample: torch.Tensor, tail: Sequence[Callable[[Any], Any]], expected: torch.Tensor, batched: bool) -> bool:
+    if batched:  # collating makes plain tensors, with samples that are contiguous
+        sample, expected = sample.as_subclass(torch.Tensor).contiguous(), expected.as_subclass(torch.Tensor)
+    made: Any = sample.clone()
     try:
-        return same_bits(torch.stack(finished), expected)
-    except (RuntimeError, TypeError):
+        for element in tail:
+            made = element(made)
+    except Exception:  # whatever the user's code raises: it isn't what it gave before
         return False
+    if not isinstance(made, torch.Tensor) or made.layout is not torch.strided or not (batched or made.stride() == expected.stride()):
+        return False
+    return same_bits(made, expected)
 
 
 def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
