@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from splitter.ir import Finish
+from splitter.ir import Finish, Span
 from splitter.splice import Grid, Splice, apply
 
-_HALF = "PIL"  # PILToTensor is the first half of ToTensor
+_HALF = "PIL"  # PILToTensor is the first half of ToTensor, of images
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Parted:
     gone: frozenset[int]
 
 
-def without_tail(grid: Grid, finish: Finish) -> Parted:
+def without_tail(grid: Grid, finish: Finish, runtime: str) -> Parted:
     """Take the trainer's elements out of the container's list. ValueError when the spans aren't those of the text."""
     spans, text = finish.tail.elements, grid.text
     starts, ends = zip(*(grid.range(span) for span in spans), strict=True)
@@ -34,11 +34,7 @@ def without_tail(grid: Grid, finish: Finish) -> Parted:
     splices = []
     said = f"  # the rest, {names(grid, finish)}, is done on the trainer"
     if finish.half:
-        place = starts[first - 1]
-        name = re.compile(r"(.*?)(?=ToTensor\b)", re.DOTALL).match(text, place)
-        if name is None:
-            raise ValueError(f"no ToTensor at {spans[first - 1]}")
-        splices.append(Splice(name.end(), name.end(), _HALF))
+        splices.append(_half(grid, spans[first - 1], finish, runtime))
     if first < len(spans):
         splices.append(_removal(grid, finish, starts[first], ends[-1], said))
     elif re.compile(r",?[ \t]*\r?(?=\n)").match(text, ends[-1]):
@@ -47,6 +43,15 @@ def without_tail(grid: Grid, finish: Finish) -> Parted:
     before, after = grid.lines, Grid(made).lines
     gone = {number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old.strip() and not new.strip()}
     return Parted(made, frozenset(gone))
+
+
+def _half(grid: Grid, span: Span, finish: Finish, runtime: str) -> Splice:
+    """What stands for the first half of a ToTensor: torchvision's own where its package is at hand, and the runtime's for the rest."""
+    start, end = grid.range(span)
+    name = re.compile(r"[^()]*?\.\s*(?=ToTensor\b)").match(grid.text, start)
+    if name is None or finish.arrays:
+        return Splice(start, end, f"{runtime}.ToUnscaledTensor()")
+    return Splice(name.end(), name.end(), _HALF)
 
 
 def _removal(grid: Grid, finish: Finish, start: int, end: int, said: str) -> Splice:
@@ -99,12 +104,25 @@ def names(grid: Grid, finish: Finish) -> str:
 
 def _short(text: str) -> str:
     head = re.match(r"[\w.]+", text)
-    return head[0].rpartition(".")[2] if head else "a function"
+    return head[0].rpartition(".")[2] if head and head[0] != "lambda" else "a function"
 
 
-def finish_text(grid: Grid, finish: Finish, runtime: str) -> str:
-    """The value of `finish=` in the trainer: the user's own transforms, in the structure of a sample."""
+def finish_text(grid: Grid, finish: Finish, runtime: str, indent: str = "", unit: str = "    ", room: int | None = None) -> str:
+    """`finish=...` of the trainer: the user's own transforms, in the structure of a sample.
+
+    Broken into lines at `indent` where it is longer than `room`.
+    """
     steps = [f"{runtime}.ScaleToFloat()"] if finish.half else []
     steps += [grid.slice(span) for span in finish.tail.elements[finish.first :]]
-    made = steps[0] if len(steps) == 1 else f"{finish.tail.callee}([{', '.join(steps)}])"
-    return finish.template.format(made)
+    if len(steps) == 1:
+        return f"finish={finish.template.format(steps[0])}"
+    flat = _whole(finish, ", ".join(steps))
+    if room is None or len(flat) <= room:
+        return flat
+    lines = "".join(f"{grid.newline}{indent}{unit}{step}," for step in steps)
+    return _whole(finish, f"{lines}{grid.newline}{indent}")
+
+
+def _whole(finish: Finish, listed: str) -> str:
+    made = f"{finish.tail.callee}([{listed}])" if finish.tail.listed else f"{finish.tail.callee}({listed})"
+    return f"finish={finish.template.format(made)}"

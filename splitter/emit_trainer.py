@@ -184,7 +184,8 @@ class _Editor:
         environment = self._environment(handle.environment, inner, start in wrapped)
         arguments = [self._quoted(handle.builder), *([environment] if environment else [])]
         if handle.finish is not None:
-            arguments.append(f"finish={finish_text(self.grid, handle.finish, self.name)}")
+            room = LIMIT - len(inner) - 1 if start in wrapped else None
+            arguments.append(finish_text(self.grid, handle.finish, self.name, inner, self.unit, room))
         head = f"{self.name}.RemoteDataset"
         flat = f"{head}({', '.join(arguments)})"
         if start not in wrapped:

@@ -241,7 +241,7 @@ Change {script} and run `splitter transform {script}` again.
             self._builder(builder)
             return
         grids, path = self.grids, builder.finish.tail.container.path
-        parted = without_tail(grids[path], builder.finish)
+        parted = without_tail(grids[path], builder.finish, self.runtime)
         self.grids, self.gone = {**grids, path: Grid(parted.text)}, {(path, line) for line in parted.gone}
         shift = len(self.grids[path].line(builder.finish.tail.container.end_line)) - len(
             grids[path].line(builder.finish.tail.container.end_line)

@@ -114,7 +114,7 @@ def _meaning(chosen: Cut, elements: Mapping[int, Place], tail: Tail, found: Trie
     if not there:
         return None
     element, half = there[0]
-    return Finish(tail, element + 1 if half else element, half, found.template)
+    return Finish(tail, element + 1 if half else element, half, found.template, found.arrays)
 
 
 def _applied(plan: Plan, crossings: Mapping[str, Crossing], finishes: Mapping[str, Finish]) -> Plan:

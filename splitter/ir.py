@@ -120,6 +120,7 @@ class Tail:
     """A container of transforms in the construction of a moved dataset, `transforms.Compose([...])`, whose end the trainer could run.
 
     `movable`: as far as the text shows, elements from there on. `halves` are those that can be parted themselves, torchvision's ToTensor.
+    `listed`: the elements stand in a list, else they are arguments, as in `nn.Sequential(...)`.
     """
 
     builder: str
@@ -129,18 +130,20 @@ class Tail:
     elements: tuple[Span, ...]
     movable: int
     halves: tuple[int, ...] = ()
+    listed: bool = True
 
 
 @dataclass(frozen=True)
 class Tried:
     """What can be parted of a tail with the same bits, on recorded samples: from these elements on, in these halves.
 
-    `template` is the structure of a sample, "{}" where the tail's result is: "({}, None)".
+    `template` is the structure of a sample, "{0}" where the tail's result is: "({0}, None)". `arrays`: the halves take numpy arrays.
     """
 
     template: str
     whole: tuple[int, ...]
     half: tuple[int, ...]
+    arrays: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,7 @@ class Finish:
     first: int
     half: bool
     template: str
+    arrays: bool = False
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ def profile_json(profile: Profile | None) -> dict[str, object] | None:
 
 
 def _tried_json(tried: Tried | None) -> dict[str, object] | None:
-    return None if tried is None else {"template": tried.template, "whole": list(tried.whole), "half": list(tried.half)}
+    if tried is None:
+        return None
+    return {"template": tried.template, "whole": list(tried.whole), "half": list(tried.half), "arrays": tried.arrays}
 
 
 def _tried_from(fields: dict[str, object] | None) -> Tried | None:
@@ -68,4 +70,4 @@ def _tried_from(fields: dict[str, object] | None) -> Tried | None:
     template, whole, half = fields["template"], fields["whole"], fields["half"]
     if not isinstance(template, str) or not isinstance(whole, list) or not isinstance(half, list):
         raise ValueError("a tail that isn't one")
-    return Tried(template, tuple(map(int, whole)), tuple(map(int, half)))
+    return Tried(template, tuple(map(int, whole)), tuple(map(int, half)), bool(fields["arrays"]))

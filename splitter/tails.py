@@ -23,6 +23,7 @@ from splitter.scopes import free_names
 from splitter.uses import Use
 
 CONTAINERS = frozenset({"torchvision.transforms.Compose", "torchvision.transforms.transforms.Compose", "torchvision.transforms.v2.Compose"})
+SEQUENTIAL = frozenset({"torch.nn.Sequential", "torch.nn.modules.container.Sequential"})
 TO_TENSOR = frozenset({"torchvision.transforms.ToTensor", "torchvision.transforms.transforms.ToTensor"})
 # What the trainer may do with the dataset when samples that the worker gives are not finished: none of this sees a transform.
 SETTLED = frozenset({"import", "def", "class", "assign", "parameter"})
@@ -40,8 +41,9 @@ def tails(found: Found, effects: Effects, candidate: Candidate, sites: list[Site
     places: list[ast.AST] = [*candidate.slicer.body.values(), origin]
     for place in places:
         for node in ast.walk(place):
-            if isinstance(node, ast.Call) and _is_container(found, module, node):
-                tail = _tail(found, effects, module, node, candidate.name, inside=place is origin)
+            elements = _elements(found, module, node) if isinstance(node, ast.Call) else None
+            if isinstance(node, ast.Call) and elements:
+                tail = _tail(found, effects, module, node, elements, candidate.name, inside=place is origin)
                 if tail is not None:
                     yield tail
 
@@ -62,15 +64,20 @@ def _joins(found: Found, use: Use) -> bool:
     return use.kind == "wrap" and (called is None or not called.endswith(("Subset", "random_split")))
 
 
-def _is_container(found: Found, module: Module, call: ast.Call) -> bool:
-    named = found.resolver.library(module, call.func) in CONTAINERS
-    return named and len(call.args) == 1 and not call.keywords and isinstance(call.args[0], ast.List) and bool(call.args[0].elts)
+def _elements(found: Found, module: Module, call: ast.Call) -> list[ast.expr] | None:
+    """The elements of a container of transforms; None for another call."""
+    name = found.resolver.library(module, call.func)
+    if call.keywords:
+        return None
+    if name in SEQUENTIAL:
+        return call.args
+    listed = call.args[0] if name in CONTAINERS and len(call.args) == 1 else None
+    return listed.elts if isinstance(listed, ast.List) else None
 
 
-def _tail(found: Found, effects: Effects, module: Module, call: ast.Call, builder: str, *, inside: bool) -> Tail | None:
-    listed = call.args[0]
-    assert isinstance(listed, ast.List)
-    elements = listed.elts
+def _tail(
+    found: Found, effects: Effects, module: Module, call: ast.Call, elements: list[ast.expr], builder: str, *, inside: bool
+) -> Tail | None:
     count = len(elements)
     movable = count
     while movable and _is_movable(found, effects, module, elements[movable - 1], inside=inside):
@@ -86,14 +93,14 @@ def _tail(found: Found, effects: Effects, module: Module, call: ast.Call, builde
         tuple(module.span(element) for element in elements),
         movable,
         halves,
+        listed=found.resolver.library(module, call.func) in CONTAINERS,
     )
 
 
 def _is_to_tensor(found: Found, module: Module, element: ast.expr) -> bool:
-    """`transforms.ToTensor()`, where `transforms.PILToTensor()` can be written in its place."""
+    """`transforms.ToTensor()`, or `ToTensor()`."""
     return (
         isinstance(element, ast.Call)
-        and isinstance(element.func, ast.Attribute)
         and not element.args
         and not element.keywords
         and found.resolver.library(module, element.func) in TO_TENSOR

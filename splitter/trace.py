@@ -161,7 +161,7 @@ def _events(reading: int, ended: int, deadline: float) -> Iterator[dict[str, Any
 def _take(event: Mapping[str, Any], found: dict[str, TracedFeed], progress: Progress) -> None:
     name = event["feed"]
     if "graph" in event:
-        tried = (each and Tried(each["template"], tuple(each["whole"]), tuple(each["half"])) for each in event["tried"])
+        tried = (each and Tried(each["template"], tuple(each["whole"]), tuple(each["half"]), each["arrays"]) for each in event["tried"])
         found[name] = TracedFeed(graph_of(event["graph"]), tried=tuple(tried))
     elif "reason" in event:
         found[name] = TracedFeed(None, event["reason"])

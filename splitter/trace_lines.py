@@ -233,20 +233,24 @@ def _tree(path: str) -> tuple[str, ast.Module] | None:
 
 
 @cache
-def lines_of(code: types.CodeType, whole: frozenset[int] = frozenset()) -> Lines | None:
-    """The statements of a function that runs; None when its source can't be read."""
+def node_of(code: types.CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
+    """The text of a function that runs, as a tree; None when it can't be read."""
     found = _tree(code.co_filename)
-    if found is None:
-        return None
-    text, tree = found
-    for node in ast.walk(tree):
+    for node in ast.walk(found[1]) if found else ():
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == code.co_name:
             first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if first == code.co_firstlineno:
-                return Lines(text, node, whole)
+                return node
         elif isinstance(node, ast.Lambda) and code.co_name == "<lambda>" and node.lineno == code.co_firstlineno:
-            return Lines(text, node, whole)
+            return node
     return None
+
+
+@cache
+def lines_of(code: types.CodeType, whole: frozenset[int] = frozenset()) -> Lines | None:
+    """The statements of a function that runs; None when its source can't be read."""
+    found, node = _tree(code.co_filename), node_of(code)
+    return Lines(found[0], node, whole) if found is not None and node is not None else None
 
 
 @cache

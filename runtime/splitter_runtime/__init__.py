@@ -3,7 +3,7 @@
 Importing this imports neither torch nor gRPC; scripts set environment variables before they import those. Names are
 resolved on first use.
 
-In a worker program: dataset, loader, Loader, roots, serve. In a trainer program: program, RemoteDataset, replicated,
+In a worker program: dataset, loader, Loader, roots, serve, ToUnscaledTensor. In a trainer program: program, RemoteDataset, replicated,
 DataLoader, ScaleToFloat.
 """
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .builders import loader as loader
     from .data_loader import DataLoader as DataLoader
     from .finish import ScaleToFloat as ScaleToFloat
+    from .finish import ToUnscaledTensor as ToUnscaledTensor
     from .local_modules import roots as roots
     from .remote_dataset import RemoteDataset as RemoteDataset
     from .remote_dataset import replicated as replicated
@@ -37,6 +38,7 @@ _HOMES = {
     "replicated": "remote_dataset",
     "DataLoader": "data_loader",
     "ScaleToFloat": "finish",
+    "ToUnscaledTensor": "finish",
 }
 
 

@@ -15,6 +15,7 @@ import pickle
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch.utils.data import default_collate
 
@@ -38,6 +39,22 @@ class ScaleToFloat:
             found = f"a tensor of {tensor.dtype}" if isinstance(tensor, torch.Tensor) else f"a {type(tensor).__name__}"
             raise ConfigError.of("R604", what=f"{found} where ToTensor got one of torch.uint8")
         return tensor.contiguous().to(torch.get_default_dtype()).div_(255)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class ToUnscaledTensor:
+    """The first half of torchvision's ToTensor: what it makes of an array or a PIL image before it divides by 255.
+
+    For images as PILToTensor, for arrays, of shape (H, W) or (H, W, C), contiguous as from ToTensor.
+    """
+
+    def __call__(self, image: Any) -> torch.Tensor:
+        if isinstance(image, np.ndarray):
+            return torch.from_numpy((image[:, :, None] if image.ndim == 2 else image).transpose((2, 0, 1))).contiguous()
+        values = torch.from_numpy(np.array(image, copy=True))
+        return values.view(image.size[1], image.size[0], len(image.getbands())).permute((2, 0, 1))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
