@@ -73,7 +73,7 @@ def _removal(grid: Grid, finish: Finish, start: int, end: int, said: str) -> Spl
     kept = line[0].rstrip()
     comment = said if kept in (",", "") else ""
     begin = before + len(kept)
-    rest = re.compile(r"[ \t]*(?=\r?\n)").match(text, end)
+    rest = re.compile(r"[ \t]*(#[^\r\n]*)?(?=\r?\n)").match(text, end)
     return Splice(begin, rest.end() if rest else end, comment + _breaks(text[begin:end]) + _indent(text, end, rest is not None))
 
 

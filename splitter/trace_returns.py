@@ -153,16 +153,22 @@ def _reads_after(function: ast.AST, statement: ast.stmt, name: str) -> Iterator[
     own = set(map(id, ast.walk(statement)))
     for node in ast.walk(function):
         if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Del) and id(node) not in own:
-            if isinstance(node.ctx, ast.Store) or _is_store(function, node):
+            if _is_rebound(function, node):
                 continue
             after = (node.lineno, node.col_offset) > (statement.end_lineno or 0, statement.end_col_offset or 0)
             if after or any(_encloses(loop, node) for loop in loops):
                 yield node
 
 
-def _is_store(function: ast.AST, name: ast.Name) -> bool:
-    """`sample[key] = ...` puts something else into it."""
-    return any(isinstance(node, ast.Subscript) and node.value is name and isinstance(node.ctx, ast.Store) for node in ast.walk(function))
+def _is_rebound(function: ast.AST, name: ast.Name) -> bool:
+    """Whether a name is given something else here, `x = ...`, or a dict that the function has made gets another part, `sample[key] = ...`."""
+    stored = [node for node in ast.walk(function) if isinstance(node, ast.Subscript) and node.value is name]
+    target = stored[0] if stored else name
+    if not isinstance(target.ctx, ast.Store) or any(
+        isinstance(node, ast.AugAssign) and node.target is target for node in ast.walk(function)
+    ):
+        return False
+    return not stored or _is_made(function, name.id)
 
 
 def _is_fresh(function: ast.AST, statement: ast.stmt, name: str) -> bool:

@@ -1,0 +1,169 @@
+"""Which transforms the text allows the trainer to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from splitter.compile import compile_script
+from splitter.ir import Tail
+
+SCRIPT = """
+import random
+
+import torch
+from PIL import Image
+from torch import nn
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
+from torchvision import transforms as T
+from torchvision.transforms import Compose, Normalize, ToTensor, v2
+
+normalize = Normalize([0.5], [0.5])
+count = 0
+
+
+class Images(Dataset):
+    def __init__(self, transform):
+        self.transform = transform
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        return self.transform(Image.new("L", (8, 8), index)), index
+
+
+class Shift:
+    def __init__(self, by):
+        self.by = by
+
+    def __call__(self, x):
+        return x - self.by
+
+
+class Module(nn.Module):
+    def forward(self, x):
+        return x * 2
+
+
+class Draws(T.RandomErasing):
+    pass
+
+
+class Counts:
+    def __init__(self):
+        self.seen = 0
+
+    def __call__(self, x):
+        self.seen += 1
+        return x
+
+
+class CountsBelow(Counts):
+    pass
+
+
+class Borrowed(getattr(T, "Normalize")):
+    pass
+
+
+def plain(x):
+    return x / 2
+
+
+def noisy(x):
+    return x + torch.randn(x.shape)
+
+
+def counting(x):
+    global count
+    count += 1
+    return x
+
+
+def main(args):
+    data = Images(@)
+    loader = DataLoader(@loaded, num_workers=1)
+    for x, y in loader:
+        @loop
+
+
+if __name__ == "__main__":
+    main(None)
+"""
+
+
+def found(tmp_path: Path, transform: str, loaded: str = "data", loop: str = "x + 1") -> tuple[Tail, ...]:
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("@loaded", loaded).replace("@loop", loop).replace("@", transform))
+    return compile_script(script).tails
+
+
+@pytest.mark.parametrize(
+    ("transform", "movable", "halves"),
+    [
+        ("T.Compose([T.RandomCrop(4), T.ToTensor(), normalize])", 1, (1,)),
+        ("Compose([T.ColorJitter(), ToTensor(), Normalize([0.5], [0.5])])", 1, (1,)),
+        ("v2.Compose([v2.RandomCrop(4), v2.ToImage(), v2.ToDtype(torch.float32, scale=True)])", 1, ()),
+        ("nn.Sequential(T.RandomCrop(4), Normalize([0.5], [0.5]))", 1, ()),
+        ("Compose([T.RandomCrop(4), ToTensor(), Shift(0.5), Module(), plain, T.Lambda(plain), lambda x: x + 1])", 1, (1,)),
+        ("Compose([ToTensor(), noisy])", None, ()),
+        ("Compose([ToTensor(), T.Lambda(noisy), plain])", 2, ()),
+        ("Compose([ToTensor(), T.Lambda(lambda x: noisy(x)), plain])", 2, ()),
+        ("Compose([ToTensor(), lambda x: x * random.random(), plain])", 2, ()),
+        ("Compose([ToTensor(), Draws(), plain])", 2, ()),
+        ("Compose([ToTensor(), T.RandomErasing(), plain])", 2, ()),
+        ("Compose([ToTensor(), Counts(), plain])", None, ()),
+        ("Compose([ToTensor(), CountsBelow(), plain])", None, ()),
+        ("Compose([ToTensor(), Borrowed([0.5], [0.5]), plain])", 2, ()),
+        ("Compose([T.RandomErasing(), ToTensor()])", 1, (1,)),
+        ("Compose([*[ToTensor()], plain])", 1, ()),
+        ("Compose([ToTensor(), args.last])", None, ()),
+        ("Compose(transforms=[ToTensor(), plain])", None, ()),
+        ("Compose([])", None, ()),
+        ("ToTensor()", None, ()),
+        ("T.RandomApply([ToTensor(), plain])", None, ()),
+    ],
+)
+def test_elements(tmp_path: Path, transform: str, movable: int | None, halves: tuple[int, ...]) -> None:
+    tails = found(tmp_path, transform)
+    assert [(tail.movable, tail.halves) for tail in tails] == ([] if movable is None else [(movable, halves)])
+
+
+@pytest.mark.parametrize(
+    ("loaded", "loop", "count"),
+    [
+        ("data", "len(data)", 1),
+        ("Subset(data, [1, 2])", "x + 1", 1),
+        ("ConcatDataset([data, data])", "x + 1", 0),
+        ("data, collate_fn=list", "x + 1", 0),
+        ("data", "data.transform.transforms.pop()", 0),
+        ("data", "data.transform = None", 0),
+    ],
+)
+def test_uses(tmp_path: Path, loaded: str, loop: str, count: int) -> None:
+    """What the script does with the data set, and with what its loader makes of samples."""
+    assert len(found(tmp_path, "Compose([ToTensor(), plain])", loaded, loop)) == count
+
+
+def test_the_spans_are_those_of_the_text(tmp_path: Path) -> None:
+    (tail,) = found(tmp_path, "Compose([ToTensor(), Shift(0.25)])")
+    line = (tmp_path / "train.py").read_text().splitlines()[tail.container.line - 1]
+    assert [line[span.column : span.end_column] for span in (tail.container, *tail.elements)] == [
+        "Compose([ToTensor(), Shift(0.25)])",
+        "ToTensor()",
+        "Shift(0.25)",
+    ]
+    assert (tail.callee, tail.listed) == ("Compose", True)
+
+
+def test_names_that_mean_something_else_at_the_handle(tmp_path: Path) -> None:
+    """A container in a statement before: its elements are written again where the data set was made."""
+    text = SCRIPT.replace("    data = Images(@)", "    by = 0.5\n    made = Compose([ToTensor(), Shift(by)])\n@    data = Images(made)")
+    text = text.replace("@loaded", "data").replace("@loop", "x + 1")
+    script = tmp_path / "train.py"
+    script.write_text(text.replace("@", ""))
+    assert [tail.movable for tail in compile_script(script).tails] == [0]
+    script.write_text(text.replace("@", "    by = 0.25\n"))
+    assert [tail.movable for tail in compile_script(script).tails] in ([], [2])
