@@ -42,10 +42,45 @@ def tails(found: Found, effects: Effects, candidate: Candidate, sites: list[Site
     for place in places:
         for node in ast.walk(place):
             elements = _elements(found, module, node) if isinstance(node, ast.Call) else None
-            if isinstance(node, ast.Call) and elements:
+            if isinstance(node, ast.Call) and elements and _is_always(module, node, places):
                 tail = _tail(found, effects, module, node, elements, candidate.name, inside=place is origin)
                 if tail is not None:
                     yield tail
+
+
+def _is_always(module: Module, container: ast.expr, places: list[ast.AST]) -> bool:
+    """Whether each dataset that is made has the container: nothing decides about it, and no other value takes its place."""
+    origin = places[-1]
+    if not _deciding(module, container) <= _deciding(module, origin):
+        return False
+    node: ast.AST = container
+    while node is not origin:
+        node = module.names.parent_of[node]
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else getattr(node, "target", None)
+            return isinstance(target, ast.Name) and _means_the_same(module, target) and _is_passed(module, target, places)
+        if not isinstance(node, (ast.Call, ast.keyword)):
+            return False
+    return True
+
+
+def _is_passed(module: Module, name: ast.Name, places: list[ast.AST]) -> bool:
+    """Whether all that is made of a variable always is, too."""
+    reads = [node for place in places for node in ast.walk(place) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)]
+    scope = module.names.scope_of[name].lookup(name.id)
+    own = [node for node in reads if node.id == name.id and module.names.scope_of[node].lookup(node.id) is scope]
+    return all(_is_always(module, node, places) for node in own)
+
+
+def _deciding(module: Module, node: ast.AST) -> set[ast.AST]:
+    """The statements around a node, in its function, that decide whether and how often it runs."""
+    found: set[ast.AST] = set()
+    for outer in module.names.ancestors(node):
+        if isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
+            break
+        if isinstance(outer, (ast.If, ast.For, ast.While, ast.Try, ast.Match)):
+            found.add(outer)
+    return found
 
 
 def _may_finish(found: Found, candidate: Candidate, sites: list[SitePlan]) -> bool:
@@ -57,7 +92,9 @@ def _may_finish(found: Found, candidate: Candidate, sites: list[SitePlan]) -> bo
 
 
 def _joins(found: Found, use: Use) -> bool:
-    """Whether the dataset becomes a part of another one, with parts that may not be finished, or shows its transforms."""
+    """Whether the dataset becomes a part of another one, with parts that may not be finished, or shows its transforms or what they give."""
+    if use.kind == "call":
+        return not any(isinstance(outer, ast.Expr) for outer in list(use.module.names.ancestors(use.node))[:3])
     if use.kind == "read":
         return isinstance(use.node, ast.Attribute) and "transform" in use.node.attr
     called = found.resolver.library(use.module, use.node.func) if isinstance(use.node, ast.Call) else None

@@ -30,6 +30,7 @@ from splitter.verify import started
 Progress = Callable[[str, int, int], None]
 STARTING_S = 0.5  # of the time is kept for the child to notice that it is over
 _NOT_MADE = "the script did not come to this loader before it began to iterate one"
+_SHARED = "more than one data set comes to its loader, which was looked at once"
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,10 @@ def trace(
         options = ["--samples", str(samples), "--feeds", json.dumps(wanted), "--files", json.dumps(files)]
         options += ["--package", plan.package] if plan.package else []
         found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress)
+    looked_at = {feed.loader for feed in split if found[feed.name].reason != _NOT_MADE}
+    for feed in split:
+        if found[feed.name].reason == _NOT_MADE and feed.loader in looked_at:
+            found[feed.name] = TracedFeed(None, _SHARED)
     return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds))
 
 

@@ -1,6 +1,7 @@
-"""Whether what a call gives leaves a function as it is: nothing in between looks at it, computes with it or keeps it.
+"""Whether what a call gives leaves a function as it is, always: nothing in between looks at it, computes with it or keeps it.
 
-    image = self.transform(image)             yes: it is only part of what is returned
+    if self.transform is not None:            yes: it is only part of what is returned, and all that is returned has it
+        image = self.transform(image)
     return {"image": image, "label": label}
 
     image = self.transform(image)             no: it may be something else by then, though not in the samples that were run
@@ -12,6 +13,7 @@ What is looked at is the text of the functions between a container of transforms
 from __future__ import annotations
 
 import ast
+import os.path
 import sys
 import types
 from collections.abc import Iterator
@@ -33,8 +35,8 @@ def passes_on(frame: types.FrameType | None, until: types.CodeType) -> bool:
 
 def _frame_passes_on(frame: types.FrameType) -> bool:
     code = frame.f_code
-    if code.co_name == "<listcomp>":
-        return True  # its place in the function around it is looked at
+    if code.co_name == "<listcomp>" or _is_torchs(code):
+        return True  # its place in the function around it is looked at; the wrappers of datasets do nothing with samples
     function = node_of(code)
     if function is None:
         return False
@@ -46,6 +48,10 @@ def _frame_passes_on(frame: types.FrameType) -> bool:
 
 
 Place = tuple[int, int, int, int] | int  # of a call, or the line of it
+
+
+def _is_torchs(code: types.CodeType) -> bool:
+    return os.path.join("torch", "utils", "data") in code.co_filename
 
 
 def _only_holds(value: Any) -> bool:
@@ -68,6 +74,9 @@ def _is_at(node: ast.expr, place: Place) -> bool:
     return found == place if isinstance(place, tuple) else node.lineno <= place <= (node.end_lineno or 0)
 
 
+Statement = ast.Assign | ast.AnnAssign | ast.Return | ast.Yield
+
+
 def _parts(value: ast.expr | None, makers: frozenset[str]) -> Iterator[ast.expr]:
     """What an expression gives, alone or in tuples, lists and dicts that it makes."""
     if value is None:
@@ -78,8 +87,8 @@ def _parts(value: ast.expr | None, makers: frozenset[str]) -> Iterator[ast.expr]
         inner = value.elts
     elif isinstance(value, ast.Dict):
         inner = value.values
-    elif isinstance(value, ast.IfExp):
-        inner = [value.body, value.orelse]
+    elif isinstance(value, ast.IfExp) and _guards(value.test, value.body):
+        inner = [value.body]
     elif isinstance(value, ast.ListComp):
         inner = [value.elt]
     elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in makers:
@@ -88,110 +97,145 @@ def _parts(value: ast.expr | None, makers: frozenset[str]) -> Iterator[ast.expr]
         yield from _parts(part, makers)
 
 
+def _guards(test: ast.expr, call: ast.expr) -> bool:
+    """Whether a test asks only if there is what the call calls: `self.transform is not None`."""
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.IsNot, ast.NotEq)) and len(test.ops) == 1:
+        against = test.comparators[0]
+        test = test.left if isinstance(against, ast.Constant) and against.value is None else test
+    return isinstance(call, ast.Call) and ast.dump(test) == ast.dump(call.func)
+
+
 def flows_out(function: ast.FunctionDef | ast.AsyncFunctionDef, place: Place, makers: frozenset[str] = frozenset()) -> bool:
-    """Whether the value of the call at a place only goes into what the function returns or yields.
+    """Whether the value of the call at a place always goes into what the function returns or yields, and nowhere else.
 
     `makers`: names of classes that only hold what they are given.
     """
-    for node in ast.walk(function):
-        if isinstance(node, (*_LEAVING, ast.Assign, ast.AnnAssign)) and any(_is_at(part, place) for part in _parts(node.value, makers)):
-            return isinstance(node, _LEAVING) or _names_flow_out(function, node, makers)
-    return False
+    return _Flow(function, makers).leaves(place)
 
 
-def _names_flow_out(function: ast.FunctionDef | ast.AsyncFunctionDef, made: ast.Assign | ast.AnnAssign, makers: frozenset[str]) -> bool:
-    """Whether the names that a statement binds, and those bound to them, go nowhere else."""
-    todo: list[ast.Assign | ast.AnnAssign] = [made]
-    done: set[tuple[int, str]] = set()
-    while todo:
-        statement = todo.pop()
-        names = _bound(function, statement)
-        if names is None:
+class _Flow:
+    """The way of one value through a function."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef, makers: frozenset[str]) -> None:
+        self.nodes = list(ast.walk(function))
+        self.parent = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self.carriers: list[Statement] = [node for node in self.nodes if isinstance(node, Statement)]
+        self.parts = {node: list(_parts(node.value, makers)) for node in self.carriers}
+
+    def leaves(self, place: Place) -> bool:
+        found = [(node, part) for node in self.carriers for part in self.parts[node] if _is_at(part, place)]
+        if len(found) != 1 or not self._always(*found[0]):
             return False
-        for name in names - {name for line, name in done if line == statement.lineno}:
-            done.add((statement.lineno, name))
-            if not _is_fresh(function, statement, name):
-                return False
-            for read in _reads_after(function, statement, name):
-                found = _carrier(function, read, makers)
-                if found is None:
+        made, part = found[0]
+        reached: list[Statement] = [made]
+        for node in reached:  # grows
+            if isinstance(node, (ast.Assign, ast.AnnAssign)):
+                put = [part] if node is made else [each for each in self.parts[node] if isinstance(each, ast.Name)]
+                after = self._after(node, {_key(node, each) for each in put})
+                if after is None or (node is not made and not self._around(node) <= self._around(made)):
                     return False
-                if isinstance(found, (ast.Assign, ast.AnnAssign)):
-                    todo.append(found)
-    return True
+                reached += [other for other in after if all(other is not before for before in reached)]
+        leaving = [node for node in self.carriers if isinstance(node, (ast.Return, ast.Yield)) and node.value is not None]
+        return all(any(node is other for other in reached) for node in leaving)
 
-
-def _bound(function: ast.AST, statement: ast.Assign | ast.AnnAssign) -> set[str] | None:
-    """The names that a statement gives a value, or into which it puts one; None for attributes and more."""
-    found: set[str] = set()
-    for target in _targets(statement):
-        for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
-            inner = part.value if isinstance(part, ast.Subscript) else part
-            if not isinstance(inner, ast.Name) or (inner is not part and not _is_made(function, inner.id)):
-                return None
-            found.add(inner.id)
-    return found
-
-
-def _is_made(function: ast.AST, name: str) -> bool:
-    """Whether a name stands only for dicts and lists that the function makes itself: nobody else has them."""
-    made = [
-        node.value
-        for node in ast.walk(function)
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and any(isinstance(t, ast.Name) and t.id == name for t in _targets(node))
-    ]
-    return bool(made) and all(isinstance(value, (ast.Dict, ast.List)) for value in made)
-
-
-def _targets(statement: ast.Assign | ast.AnnAssign) -> list[ast.expr]:
-    return statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-
-
-def _reads_after(function: ast.AST, statement: ast.stmt, name: str) -> Iterator[ast.Name]:
-    """Where a name is read when the statement has run: below it, and in the loops around it anywhere else."""
-    loops = [node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While)) and _encloses(node, statement)]
-    own = set(map(id, ast.walk(statement)))
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Del) and id(node) not in own:
-            if _is_rebound(function, node):
-                continue
-            after = (node.lineno, node.col_offset) > (statement.end_lineno or 0, statement.end_col_offset or 0)
-            if after or any(_encloses(loop, node) for loop in loops):
-                yield node
-
-
-def _is_rebound(function: ast.AST, name: ast.Name) -> bool:
-    """Whether a name is given something else here, `x = ...`, or a dict that the function has made gets another part, `sample[key] = ...`."""
-    stored = [node for node in ast.walk(function) if isinstance(node, ast.Subscript) and node.value is name]
-    target = stored[0] if stored else name
-    if not isinstance(target.ctx, ast.Store) or any(
-        isinstance(node, ast.AugAssign) and node.target is target for node in ast.walk(function)
-    ):
-        return False
-    return not stored or _is_made(function, name.id)
-
-
-def _is_fresh(function: ast.AST, statement: ast.stmt, name: str) -> bool:
-    """Whether a statement in a loop that reads what it binds reads what this turn of the loop has bound before it."""
-    loops = [node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While)) and _encloses(node, statement)]
-    reads = any(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in ast.walk(statement))
-    if not loops or not reads:
+    def _always(self, made: Statement, part: ast.expr) -> bool:
+        """Whether the function comes to the statement each time, or leaves before by raising, or hasn't got what is called."""
+        for node in self._around(made):
+            if isinstance(node, ast.If) and not (_guards(node.test, part) and any(self._within(made, stmt) for stmt in node.body)):
+                return False
+            if isinstance(node, (ast.For, ast.While)) and not any(isinstance(inner, ast.Yield) for inner in ast.walk(node)):
+                return False
+            if isinstance(node, (ast.Try, ast.FunctionDef, ast.Lambda, ast.AsyncFunctionDef)):
+                return False
         return True
-    inner = min(loops, key=lambda loop: (loop.end_lineno or 0) - loop.lineno)
-    before = [stmt for stmt in inner.body if stmt.lineno < statement.lineno and isinstance(stmt, (ast.Assign, ast.AnnAssign))]
-    given = {node.id for node in ast.walk(inner.target) if isinstance(node, ast.Name)} if isinstance(inner, ast.For) else set()
-    return name in given or any(name in (_bound(function, stmt) or ()) for stmt in before)
+
+    def _around(self, node: ast.AST) -> set[ast.AST]:
+        """The statements around one that decide whether it runs, and functions in the function."""
+        found: set[ast.AST] = set()
+        while (outer := self.parent.get(node)) is not None:
+            deciding = isinstance(outer, (ast.If, ast.For, ast.While, ast.Match)) or (isinstance(outer, ast.Try) and outer.handlers)
+            if deciding or (isinstance(outer, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and outer in self.parent):
+                found.add(outer)
+            node = outer
+        return found
+
+    def _within(self, node: ast.AST, outer: ast.AST) -> bool:
+        while node is not outer:
+            if node not in self.parent:
+                return False
+            node = self.parent[node]
+        return True
+
+    def _after(self, statement: ast.Assign | ast.AnnAssign, keys: set[object]) -> list[Statement] | None:
+        """The statements that go on with what one has bound; None when something else is done with it."""
+        names = self._bound(statement)
+        if names is None or not all(self._is_fresh(statement, name) for name in names):
+            return None
+        found = []
+        for name in names:
+            for node in self._mentions_after(statement, name):
+                if isinstance(node.ctx, ast.Store):
+                    return None
+                carrier = next((one for one in self.carriers if any(part is node for part in self.parts[one])), None)
+                if carrier is not None:
+                    found.append(carrier)
+                elif not self._is_other_part(node, keys):
+                    return None
+        return found
+
+    def _bound(self, statement: ast.Assign | ast.AnnAssign) -> set[str] | None:
+        """The names that a statement gives a value, or into which it puts one; None for attributes and more."""
+        found: set[str] = set()
+        for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+            for part in target.elts if isinstance(target, (ast.Tuple, ast.List)) else [target]:
+                inner = part.value if isinstance(part, ast.Subscript) else part
+                if not isinstance(inner, ast.Name) or (inner is not part and not self._is_made(inner.id)):
+                    return None
+                found.add(inner.id)
+        return found
+
+    def _is_made(self, name: str) -> bool:
+        """Whether a name stands only for dicts and lists that the function makes itself: nobody else has them."""
+        stored = [node for node in self.nodes if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)]
+        owners = [self.parent[node] for node in stored]
+        return bool(owners) and all(
+            isinstance(one, (ast.Assign, ast.AnnAssign)) and isinstance(one.value, (ast.Dict, ast.List)) for one in owners
+        )
+
+    def _mentions_after(self, statement: ast.stmt, name: str) -> Iterator[ast.Name]:
+        """Where a name stands when the statement has run: below it, and where loops around it read it."""
+        loops = [node for node in self._around(statement) if isinstance(node, (ast.For, ast.While))]
+        end = (statement.end_lineno or 0, statement.end_col_offset or 0)
+        for node in self.nodes:
+            if isinstance(node, ast.Name) and node.id == name and not isinstance(node.ctx, ast.Del) and not self._within(node, statement):
+                again = isinstance(node.ctx, ast.Load) and any(self._within(node, loop) for loop in loops)
+                if (node.lineno, node.col_offset) > end or again:
+                    yield node
+
+    def _is_other_part(self, name: ast.Name, keys: set[object]) -> bool:
+        """`sample["label"] = ...`: another part of a dict that the function has made."""
+        node = self.parent[name]
+        if not isinstance(node, ast.Subscript) or node.value is not name or not isinstance(node.ctx, ast.Store):
+            return False
+        other = isinstance(node.slice, ast.Constant) and None not in keys and node.slice.value not in keys
+        return other and not isinstance(self.parent[node], ast.AugAssign) and self._is_made(name.id)
+
+    def _is_fresh(self, statement: ast.stmt, name: str) -> bool:
+        """Whether a statement in a loop that reads what it binds reads what this turn of the loop has bound before it."""
+        loops = [node for node in self._around(statement) if isinstance(node, (ast.For, ast.While))]
+        reads = any(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load) for node in ast.walk(statement))
+        if not loops or not reads:
+            return True
+        inner = min(loops, key=lambda loop: (loop.end_lineno or 0) - loop.lineno)
+        given = {node.id for node in ast.walk(inner.target) if isinstance(node, ast.Name)} if isinstance(inner, ast.For) else set()
+        before = [one for one in inner.body if one.lineno < statement.lineno and isinstance(one, (ast.Assign, ast.AnnAssign))]
+        return name in given or any(name in (self._bound(one) or ()) for one in before)
 
 
-def _carrier(function: ast.AST, read: ast.Name, makers: frozenset[str]) -> ast.Return | ast.Yield | ast.Assign | ast.AnnAssign | None:
-    """The statement that a name which is read goes on with as it is; None when something is done with it."""
-    for node in ast.walk(function):
-        if isinstance(node, (ast.Return, ast.Yield, ast.Assign, ast.AnnAssign)) and any(
-            part is read for part in _parts(node.value, makers)
-        ):
-            return node
-    return None
-
-
-def _encloses(outer: ast.AST, inner: ast.AST) -> bool:
-    return any(node is inner for node in ast.walk(outer))
+def _key(statement: ast.Assign | ast.AnnAssign, part: ast.expr) -> object:
+    """The key under which a statement puts a part into a dict; None when that isn't a constant."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+    key: ast.expr | None = target.slice if isinstance(target, ast.Subscript) else None
+    if isinstance(statement.value, ast.Dict):
+        key = next((key for key, value in zip(statement.value.keys, statement.value.values, strict=True) if value is part), None)
+    return key.value if isinstance(key, ast.Constant) else None

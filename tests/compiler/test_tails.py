@@ -30,6 +30,12 @@ class Images(Dataset):
     def __len__(self):
         return 8
 
+    def reset(self):
+        pass
+
+    def image(self, index):
+        return self[index][0]
+
     def __getitem__(self, index):
         return self.transform(Image.new("L", (8, 8), index)), index
 
@@ -140,6 +146,8 @@ def test_elements(tmp_path: Path, transform: str, movable: int | None, halves: t
         ("data, collate_fn=list", "x + 1", 0),
         ("data", "data.transform.transforms.pop()", 0),
         ("data", "data.transform = None", 0),
+        ("data", "data.reset()", 1),
+        ("data", "print(data.image(3).shape)", 0),
     ],
 )
 def test_uses(tmp_path: Path, loaded: str, loop: str, count: int) -> None:
@@ -167,3 +175,24 @@ def test_names_that_mean_something_else_at_the_handle(tmp_path: Path) -> None:
     assert [tail.movable for tail in compile_script(script).tails] == [0]
     script.write_text(text.replace("@", "    by = 0.25\n"))
     assert [tail.movable for tail in compile_script(script).tails] in ([], [2])
+
+
+@pytest.mark.parametrize(
+    ("made", "count"),
+    [
+        ("t = Compose([ToTensor(), plain])\n    data = Images(transform=t)", 1),
+        ("t = Compose([ToTensor(), plain])\n    t2 = v2.Compose([t])\n    data = Images(t2)", 1),
+        ("if args.fast:\n        t = Compose([plain])\n    else:\n        t = Compose([ToTensor(), plain])\n    data = Images(t)", 0),
+        ("t = Compose([ToTensor(), plain])\n    if args.fast:\n        t = Compose([ToTensor()])\n    data = Images(t)", 0),
+        ("t = Compose([ToTensor(), plain])\n    data = Images(t if args.fast else ToTensor())", 0),
+        ("t = Compose([ToTensor(), plain])\n    t2 = args.other or t\n    data = Images(t2)", 0),
+        ("data = Images(Compose([ToTensor(), plain]) if args.fast else ToTensor())", 0),
+        ("data = Images(lambda x: Compose([ToTensor(), plain])(x))", 0),
+        ("t = [Compose([ToTensor(), plain])]\n    data = Images(t[0])", 0),
+    ],
+)
+def test_other_arguments_of_the_script(tmp_path: Path, made: str, count: int) -> None:
+    """A container that the dataset has only in some runs: the trainer would finish samples of other ones, too."""
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.replace("data = Images(@)", made).replace("@loaded", "data").replace("@loop", "x + 1"))
+    assert len(compile_script(script).tails) == count

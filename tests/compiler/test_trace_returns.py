@@ -25,7 +25,11 @@ def leaves(body: str) -> bool:
         "return t(i), 3",
         "return {'x': [t(i)], 'y': 1}",
         "return Pair(t(i), label=3)",
-        "return t(i) if self.t else i",
+        "return t(i) if t is not None else i",
+        "if t:\n    i = t(i)\nreturn i",
+        "if t is not None:\n    i = t(i)\nif self.other is not None:\n    y = self.other(i_)\nreturn i, y",
+        "x = t(i)\nif self.both:\n    return x, 1\nreturn x",
+        "if i > 5:\n    raise IndexError\nwith self.lock:\n    x = t(i)\nreturn x",
         "return [t(x) for x in i]",
         "x = self.load(i)\nx = t(x)\nif self.other:\n    i = self.other(i)\nreturn x, i",
         "x: object = t(i)\nreturn x",
@@ -33,7 +37,6 @@ def leaves(body: str) -> bool:
         "x = t(i)\nsample = {'x': x}\nsample['y'] = 3\nreturn sample",
         "sample = {'y': 3}\nsample['x'] = t(i)\nreturn sample",
         "for path in self.paths:\n    x = self.load(path)\n    x = t(x)\n    yield x, path",
-        "x = t(i)\ndel x\nreturn 3",
     ],
 )
 def test_leaves(body: str) -> None:
@@ -65,6 +68,17 @@ def test_leaves(body: str) -> None:
         "x = i\nfor n in range(3):\n    y = x\n    x = t(y)\nreturn x",
         "with t(i) as x:\n    return x",
         "x = y = t(i)\nreturn x, y + 1",
+        "x = t(i)\ndel x\nreturn 3",
+        "return t(i) if i > 3 else i",
+        "if i > 3:\n    i = t(i)\nreturn i",
+        "if self.train:\n    i = t(i)\nreturn i",
+        "if t is None:\n    i = t(i)\nreturn i",
+        "if i == 3:\n    return i\nreturn t(i)",
+        "x = t(i)\nif i == 3:\n    x = self.blank\nreturn x",
+        "x = t(i)\nsample = {'x': x}\nif i == 3:\n    sample['x'] = 3\nreturn sample",
+        "x = t(i)\nsample = {}\nif i == 3:\n    sample = {'x': x}\nreturn sample",
+        "try:\n    x = t(i)\nexcept OSError:\n    x = self.blank\nreturn x",
+        "def g():\n    return t(i)\nreturn g()",
     ],
 )
 def test_stays(body: str) -> None:
