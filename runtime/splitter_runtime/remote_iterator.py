@@ -15,9 +15,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.utils.data import dataloader
 from torch.utils.data._utils.worker import _worker_loop
-from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _MultiProcessingDataLoaderIter
 
 from . import ambient, finishing
 from .errors import SplitterError, WorkerLostError
@@ -240,13 +239,14 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
         if replayed is None:
             self._progress.base_seed = int(self._base_seed)
         self._num_yielded = self._progress.passed
+        advance: Any = _BaseDataLoaderIter.__next__
+        self._watched = advance.__code__.co_filename != torch.utils.data.dataloader.__file__  # somebody has put a function around it
 
     def __next__(self) -> Any:
         profiled = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-        hooked = super().__next__.__code__.co_filename != dataloader.__file__
-        if profiled or hooked or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
+        if profiled or self._watched or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
             return super().__next__()
-        # The same without the record for a profiler, which takes as long as all else here; unless somebody listens at torch's own.
+        # The same without the record for a profiler, which takes as long as all else here.
         data = self._next_data()
         self._num_yielded += 1
         return data
