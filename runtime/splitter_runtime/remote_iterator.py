@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data._utils.worker import _worker_loop
-from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _MultiProcessingDataLoaderIter
 
 from . import ambient, finishing
 from .errors import SplitterError, WorkerLostError
@@ -242,7 +242,8 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
 
     def __next__(self) -> Any:
         profiled = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-        if profiled or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
+        watched = hasattr(_BaseDataLoaderIter.__next__, "__wrapped__")  # somebody has put a function of their own around torch's
+        if profiled or watched or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
             return super().__next__()
         # The same without the record for a profiler, which takes as long as all else here.
         data = self._next_data()
