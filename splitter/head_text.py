@@ -7,11 +7,14 @@ Imports no torch.
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from splitter.ir import Fragment, Head, MovedHead, SourceFile, Span
+from splitter.ir import Fragment, Head, MovedHead, Note, Plan, SourceFile, Span
 from splitter.splice import Grid
 
 
@@ -67,6 +70,45 @@ def function_text(moved: MovedHead, file: SourceFile) -> str:
     for span in (*moved.head.unpacking, *(moved.head.statements[number].span for number in moved.statements)):
         lines.append(f"    {grid.slice(span)}")
     return "\n".join([*lines, f"    return {moved.batch}"]) + "\n"
+
+
+def head_notes(plan: Plan, name: str | None = None) -> tuple[Note, ...]:
+    """What of the loops' heads (of one feed) stays with the trainer, and why; nothing when no samples were run."""
+    tried = dict(plan.profile.heads) if plan.profile is not None else {}
+    known = {name for name, _, _ in plan.profile.feeds} if plan.profile is not None else set()
+    moved = plan.moved_heads()
+    finished = {handle.builder for handle in plan.handles if handle.finish is not None}
+    found: dict[Span, Note] = {}
+    for feed in plan.feeds:
+        for head in plan.heads if feed.name in known and name in (None, feed.name) else ():
+            if head.feed != feed.name:
+                continue
+            reasons = dict(tried[feed.name].stay) if feed.name in tried else {}
+            at = moved[feed.name].statements if feed.name in moved else ()
+            paying = "the head of the loop: it costs less here than what more would cross"
+            if plan.builder_of(feed) in finished:
+                paying = "the head of the loop: it runs on samples that the trainer finishes"
+            for number, own in enumerate(head.statements):
+                if number not in at:
+                    why = f"the head of the loop: {reasons[number]}" if number in reasons else paying
+                    found.setdefault(own.span, Note(own.span, _first(plan, own.span), why))
+            if head.end is not None:
+                found.setdefault(head.end.span, replace(head.end, why=f"ends the head of the loop: {head.end.why}"))
+    return tuple(found.values())
+
+
+def _first(plan: Plan, span: Span) -> str:
+    return Grid(plan.script.text).slice(span).split("\n")[0]
+
+
+def recorded(plan: Plan, folder: Path) -> str:
+    """The heads that move, for `splitter_runtime.record`, as JSON. `folder` is the script's."""
+    found = {}
+    for moved in plan.moved_heads().values():
+        loop = moved.head.loop
+        path = os.path.realpath(folder / loop.path)
+        found[loop] = {"path": path, "first": loop.line, "last": loop.end_line, "function": function_text(moved, plan.script)}
+    return json.dumps(list(found.values()))
 
 
 def fragments_of(moved: MovedHead) -> tuple[Fragment, ...]:

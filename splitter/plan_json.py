@@ -22,6 +22,8 @@
                  "trainer_microseconds_left": 310.0,              at the loader and with the one that was chosen, CPU time of
                  "trainer_microseconds_taken": 0.0,               the trainer per sample, the price of a KiB in the same unit,
                  "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"]} or null,
+    "head": {"loop": {...}, "moved": [{"path": "train.py", "first": 12, "last": 13}],    what the loop over its batches did first, which the
+             "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null,    workers do now, and what stays in it
     "uncut": null or "...",          why the cut is at the loader, when samples were to be run and couldn't be
   }],
   "profile": {"key": "sha256:...", "feeds": {"train": {"graph": {...}, "tails": [...]}}} or null,    what was recorded; see graph.py
@@ -35,6 +37,7 @@ from __future__ import annotations
 import json
 
 from splitter.diagnostics import hint, message, severity
+from splitter.head_text import head_notes
 from splitter.ir import Crossing, Diagnostic, Feed, Plan, Span
 from splitter.profile import profile_json
 
@@ -48,14 +51,14 @@ def plan_json(plan: Plan) -> str:
         "script": plan.script.path,
         "digest": plan.digest,
         "needs": list(plan.needs),
-        "feeds": [_feed(feed) for feed in plan.feeds],
+        "feeds": [_feed(plan, feed) for feed in plan.feeds],
         "profile": profile_json(plan.profile),
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in plan.diagnostics],
     }
     return json.dumps(value, indent=2) + "\n"
 
 
-def _feed(feed: Feed) -> dict[str, object]:
+def _feed(plan: Plan, feed: Feed) -> dict[str, object]:
     return {
         "name": feed.name,
         "loader": _place(feed.loader),
@@ -70,6 +73,7 @@ def _feed(feed: Feed) -> dict[str, object]:
         "environment": list(feed.environment),
         "streams": feed.streams,
         "crossing": _crossing(feed.crossing),
+        "head": _head(plan, feed),
         "uncut": feed.uncut,
     }
 
@@ -86,6 +90,19 @@ def _crossing(crossing: Crossing | None) -> dict[str, object] | None:
         "price": crossing.price,
         "trainer": [crossing.graph.operations[index].name for index in cut.trainer],
         "values": list(cut.crossing),
+    }
+
+
+def _head(plan: Plan, feed: Feed) -> dict[str, object] | None:
+    head = next((head for head in plan.heads if head.feed == feed.name), None)
+    if feed.crossing is None or head is None:
+        return None
+    moved = plan.moved_heads().get(feed.name)
+    lines = [moved.head.statements[number].fragment for number in moved.statements] if moved is not None else []
+    return {
+        "loop": _place(head.loop),
+        "moved": [{"path": part.path, "first": part.first, "last": part.last} for part in lines],
+        "stayed": [{**_place(note.span), "why": note.why} for note in head_notes(plan, feed.name)],
     }
 
 
