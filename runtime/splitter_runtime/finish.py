@@ -19,8 +19,12 @@ import torch
 from torch.utils.data import default_collate
 
 from .errors import ConfigError
+from .memory import SMALLEST, Buffers
 
 Step: TypeAlias = "Callable[[Any], Any]"
+
+
+_buffers = Buffers()  # of the batches that are made here
 
 
 class ScaleToFloat:
@@ -190,10 +194,14 @@ def _is_plain(value: Any) -> bool:
 
 def _room(first: torch.Tensor, count: int, in_main: bool) -> torch.Tensor:
     """An empty tensor for so many results like the first."""
+    shape, size = (count, *first.shape), count * first.nbytes
     if in_main:
         pattern = torch.stack([first.to("meta")] * count)
-        return torch.empty_strided(pattern.shape, pattern.stride(), dtype=first.dtype, device="cpu")
-    return torch.empty((count, *first.shape), dtype=first.dtype, device="cpu")
+        if not pattern.is_contiguous():
+            return torch.empty_strided(pattern.shape, pattern.stride(), dtype=first.dtype, device="cpu")
+    if size < SMALLEST:
+        return torch.empty(shape, dtype=first.dtype, device="cpu")
+    return torch.frombuffer(_buffers.take(size), dtype=torch.uint8).view(first.dtype).view(shape)
 
 
 def _collated(results: list[Any], in_main: bool) -> Any:
