@@ -89,9 +89,11 @@ class _HeadSlicer(Slicer):
     def __init__(self, found: Found, effects: Effects, site: Site, given: frozenset[int]) -> None:
         super().__init__(found, effects, site.module, site.call, frozenset())
         self.given = given
+        self.read = ""  # the name of the statement that is looked at
 
     def name(self, module: Module, name: ast.Name, phase: Phase) -> None:
         if id(name) not in self.given:
+            self.read = self.read if self.body else name.id
             super().name(module, name, phase)
 
 
@@ -245,9 +247,8 @@ class _Scanner:
             slicer = _HeadSlicer(self.found, self.effects, site, given)
             try:
                 slicer.expression(self.module, stmt, "batch")
-            except Refused as refused:
-                named = dict(refused.diagnostic.arguments)
-                return f"uses {named.get('name') or named.get('what') or 'something'}, which stays with the trainer"
+            except Refused:
+                return f"uses `{slicer.read}`, which belongs to the trainer"
             facts = slicer.carried.facts
             own = [item for item in facts if item[1].effect in ("in-place", "writes-global") and item[1].what in ours]
             mutates = mutates or bool(own)
@@ -349,12 +350,13 @@ class _Scanner:
     # --- temporaries
 
     def loose(self) -> set[int]:
-        """Statements that give a temporary which something reads that doesn't move."""
+        """Statements that give a temporary which something reads that doesn't move, or nothing."""
         moving = {id(node) for movable in self.out.movables for node in ast.walk(movable.node)}
         found = set()
         for name in self.temporaries:
+            read = any(name in movable.reads for movable in self.out.movables)
             stored = [b for b in self.scope.function().bindings.get(name, []) if id(b.node) not in moving]
-            if stored or any(id(load) not in moving for load in self._loads(name)):
+            if not read or stored or any(id(load) not in moving for load in self._loads(name)):
                 found |= {id(movable.node) for movable in self.out.movables if name in movable.writes}
         return found
 
