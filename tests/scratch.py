@@ -18,7 +18,7 @@ COMMAND_LIMIT_S = 120
 ENDING_LIMIT_S = 10
 SHARED_MEMORY = Path("/dev/shm")
 # What is not part of the script of a fixture.
-AROUND = shutil.ignore_patterns("expected", "__pycache__", "args.txt", "script.txt")
+AROUND = shutil.ignore_patterns("expected", "__pycache__", "args.txt", "script.txt", "options.txt")
 
 
 def python_environment(**more: str) -> dict[str, str]:
