@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from splitter.fragments import joined, merged
 from splitter.graph import Graph
-from splitter.heads import merged
 from splitter.ir import (
     Builder,
     Crossing,
@@ -104,7 +104,7 @@ def with_heads(plan: Plan, heads: Mapping[str, MovedHead]) -> Plan:
     lines: dict[str, list[Fragment]] = {moved.head.module: [] for moved in heads.values()}
     for moved in heads.values():
         lines[moved.head.module] += [moved.head.statements[number].fragment for number in moved.statements]
-    removals = tuple(Removal(module, part) for module, parts in lines.items() for part in _joined(merged(tuple(parts))))
+    removals = tuple(Removal(module, part) for module, parts in lines.items() for part in joined(merged(tuple(parts))))
     return replace(
         plan,
         worker=_worker(plan.worker, tuple(builders), list(every.values())),
@@ -170,16 +170,5 @@ def _feed(feed: Feed, moved: MovedHead, needs: HeadNeeds) -> Feed:
     return replace(
         feed,
         environment=tuple(dict.fromkeys((*feed.environment, *needs.environment))),
-        moved=merged((*feed.moved, *needs.body, *_joined(merged(tuple(lines))))),
+        moved=merged((*feed.moved, *needs.body, *joined(merged(tuple(lines))))),
     )
-
-
-def _joined(parts: tuple[Fragment, ...]) -> tuple[Fragment, ...]:
-    """Fragments of which those are one that follow each other line by line."""
-    found: list[Fragment] = []
-    for part in parts:
-        if found and (found[-1].path, found[-1].last + 1) == (part.path, part.first):
-            found[-1] = Fragment(part.path, found[-1].first, part.last)
-        else:
-            found.append(part)
-    return tuple(found)

@@ -13,7 +13,7 @@ nothing in it draws, prints, keeps state or touches a device.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from splitter.carry import Phase, Refused, frame_scope
@@ -23,8 +23,9 @@ from splitter.effects import Effects
 from splitter.find import Found
 from splitter.flow import precedes
 from splitter.head_loops import Loop
+from splitter.kinds import SENDABLE
 from splitter.read import Module
-from splitter.resolve import Library
+from splitter.resolve import Library, argument
 from splitter.scopes import Scope, free_names
 from splitter.sites import Site
 from splitter.slice import Slicer
@@ -84,17 +85,30 @@ def scan(found: Found, effects: Effects, loop: Loop, sites: Sequence[Site]) -> S
 
 
 class _HeadSlicer(Slicer):
-    """A slicer for a statement of a loop: `given` are the names that the batch brings."""
+    """A slicer for a statement of a loop.
 
-    def __init__(self, found: Found, effects: Effects, site: Site, given: frozenset[int]) -> None:
+    `given` are the names that the batch brings, `passed` those of parameters, with the variable that every caller gives for them.
+    """
+
+    def __init__(self, found: Found, effects: Effects, site: Site, given: frozenset[int], passed: Mapping[int, ast.Name]) -> None:
         super().__init__(found, effects, site.module, site.call, frozenset())
-        self.given = given
+        self.given, self.passed = given, passed
         self.read = ""  # the name of the statement that is looked at
 
     def name(self, module: Module, name: ast.Name, phase: Phase) -> None:
-        if id(name) not in self.given:
-            self.read = self.read if self.body else name.id
+        if id(name) in self.given:
+            return
+        self.read = self.read if self.body else name.id
+        parent = module.names.parent_of.get(name)
+        if id(name) not in self.passed:
             super().name(module, name, phase)
+        elif self.found.kinds.of(module, name) != "namespace":
+            super().name(module, self.passed[id(name)], phase)
+        elif isinstance(parent, ast.Attribute) and self.found.kinds.of(module, parent) in SENDABLE:
+            self.carrier.settled(f"{name.id}.{parent.attr}", list(self.carrier.writers.of_attribute(module, name.id, parent.attr)))
+            self.carried.environment[f"{name.id}.{parent.attr}"] = None
+        else:
+            raise Refused(self.carrier.not_plain(module, name, {"namespace"}))
 
 
 class _Scanner:
@@ -232,11 +246,15 @@ class _Scanner:
         if place is not None:
             return place
         local: set[str] = set()
+        passed: dict[int, ast.Name] = {}
         for name in free_names(stmt, self.module.names):
             if id(name) in given:
                 continue
             scope = self._lookup(name)
-            steady = scope is None or all(self._steady(name, scope, site) for site in self.sites)
+            variable = self._passed(name) if scope is not None else None
+            if variable is not None:
+                passed[id(name)] = variable
+            steady = scope is None or variable is not None or all(self._steady(name, scope, site) for site in self.sites)
             if not steady:
                 return f"uses `{name.id}`, which belongs to the trainer"
             if scope is not None and scope is self.scope.function():
@@ -244,7 +262,7 @@ class _Scanner:
         slicers: list[Slicer] = []
         mutates = False
         for site in self.sites:
-            slicer = _HeadSlicer(self.found, self.effects, site, given)
+            slicer = _HeadSlicer(self.found, self.effects, site, given, passed)
             try:
                 slicer.expression(self.module, stmt, "batch")
             except Refused:
@@ -260,6 +278,33 @@ class _Scanner:
             slicers.append(slicer)
         return tuple(slicers), frozenset(local), mutates
 
+    def _passed(self, name: ast.Name) -> ast.Name | None:
+        """The variable that every caller of the loop's function gives for a parameter, under its own name, where the loaders are made."""
+        here = self.scope.function()
+        bindings = here.bindings.get(name.id, [])
+        function = here.node
+        if self._lookup(name) is not here or [b.kind for b in bindings] != ["param"] or not isinstance(function, ast.FunctionDef):
+            return None
+        resolver = self.found.resolver
+        calls = resolver.call_sites(function)
+        bound = resolver.owner(self.module, function) is not None
+        given = [argument(call, function, name.id, bound=bound) for _, call in calls]
+        if resolver.escapes(function) or not given or any(module is not self.module for module, _ in calls):
+            return None
+        for expr in given:
+            scope = self._lookup(expr) if isinstance(expr, ast.Name) and expr.id == name.id else None
+            for site in self.sites:
+                if scope is None or site.module is not self.module or frame_scope(self.module, site.call) is not scope:
+                    return None
+                if not self._settled(name.id, scope, site):
+                    return None
+        return given[0] if isinstance(given[0], ast.Name) else None
+
+    def _settled(self, name: str, scope: Scope, site: Site) -> bool:
+        """Whether a variable has its value before the loader is made, and keeps it."""
+        bindings = [b for b in scope.bindings[name] if b.kind != "delete"]
+        return all(b.kind in STEADY and (b.kind == "param" or precedes(b.node, site.call, self.module.names, scope)) for b in bindings)
+
     def _steady(self, name: ast.Name, scope: Scope, site: Site) -> bool:
         """Whether a name means in the loop what it means where the loader is made, or can be settled by the slice."""
         here = self.scope.function()
@@ -267,8 +312,7 @@ class _Scanner:
         if scope.kind != "module" or local:
             if site.module is not self.module or frame_scope(site.module, site.call) is not here or scope is not here:
                 return scope.kind == "module" and not self._written_here(name, scope)
-            bindings = [b for b in scope.bindings[name.id] if b.kind != "delete"]
-            return all(b.kind in STEADY and (b.kind == "param" or precedes(b.node, site.call, self.module.names, scope)) for b in bindings)
+            return self._settled(name.id, scope, site)
         return True  # of a module: the slice sees who writes it
 
     def _written_here(self, name: ast.Name, scope: Scope) -> bool:

@@ -93,7 +93,8 @@ def head_notes(plan: Plan, name: str | None = None) -> tuple[Note, ...]:
                     why = f"the head of the loop: {reasons[number]}" if number in reasons else paying
                     found.setdefault(own.span, Note(own.span, _first(plan, own.span), why))
             if head.end is not None:
-                found.setdefault(head.end.span, replace(head.end, why=f"ends the head of the loop: {head.end.why}"))
+                before = "ends the head of the loop" if head.statements else "keeps the head of the loop where it is"
+                found.setdefault(head.end.span, replace(head.end, why=f"{before}: {head.end.why}"))
     return tuple(found.values())
 
 

@@ -20,7 +20,7 @@ from splitter.find import Found
 from splitter.fragments import fragments
 from splitter.head_loops import Loop, Reading, consumed, reading
 from splitter.head_statements import Movable, Scanned, scan
-from splitter.ir import Fragment, Head, HeadNeeds, HeadStatement, NamesFrom, Note, Span
+from splitter.ir import Head, HeadNeeds, HeadStatement, NamesFrom, Note, Span
 from splitter.read import ENTRY, Module
 from splitter.slice import Slicer
 
@@ -137,17 +137,6 @@ def needs(found: Found, slicer: Slicer) -> HeadNeeds:
         tuple(sorted({found.program.modules[name].file.path for name in carried.modules})),
         found.program.elsewhere(set(carried.modules)),
     )
-
-
-def merged(parts: tuple[Fragment, ...]) -> tuple[Fragment, ...]:
-    """Fragments in order, each line once."""
-    found: list[Fragment] = []
-    for part in sorted(set(parts)):
-        if found and (part.path, True) == (found[-1].path, part.first <= found[-1].last):
-            found[-1] = Fragment(part.path, found[-1].first, max(found[-1].last, part.last))
-        else:
-            found.append(part)
-    return tuple(found)
 
 
 def _import_block(stmt: ast.stmt) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import splitter
 from splitter.diagnostics import CODES, hint, message
 from splitter.emit_finish import names
+from splitter.fragments import joined
 from splitter.head_text import head_notes
 from splitter.ir import Builder, Crossing, Diagnostic, Feed, Fragment, MovedHead, Plan, Span
 from splitter.mermaid import HEAD, mermaid, table
@@ -169,7 +170,8 @@ class _Report:
 
     def _head(self, moved: MovedHead) -> str:
         """What the loop did first, and where it is now."""
-        lines = ", ".join(self._link_fragment(moved.head.statements[number].fragment) for number in moved.statements)
+        own = tuple(moved.head.statements[number].fragment for number in moved.statements)
+        lines = ", ".join(self._link_fragment(fragment) for fragment in joined(own))
         return (
             f" With it the head of the loop at {self._link(moved.head.loop)}: {lines}. Batches arrive as these statements leave them, "
             "bit for bit the same with one thread and with several on the samples that were run."

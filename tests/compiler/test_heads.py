@@ -327,6 +327,62 @@ def test_values_that_are_sent(tmp_path: Path) -> None:
     assert "args.scale" in needs.environment and {"classes", "args.classes"} & {*needs.environment}
 
 
+PASSED = {
+    "labels = F.one_hot(labels, classes)": "classes",
+    "labels = labels * args.scale": "args.scale",
+}
+
+
+@pytest.mark.parametrize("statement", PASSED)
+@pytest.mark.parametrize("change", ["", "classes = 3\n        args.scale = 2"])
+def test_what_callers_pass(statement: str, change: str, tmp_path: Path) -> None:
+    text = f"""
+    import argparse
+    def train(loader, args, classes):
+        for images, labels in loader:
+            {statement}
+            loss = model(images).sum()
+        {change}
+    def main():
+        args = argparse.ArgumentParser().parse_args()
+        classes = int(args.classes)
+        loader = DataLoader(Rows(), batch_size=4)
+        for epoch in range(3):
+            train(loader, args, classes)
+    main()
+    """
+    found = heads(tmp_path, text)
+    if change:
+        assert not found
+    else:
+        needs = found[0].statements[0].needs
+        assert {PASSED[statement], "args.classes"} & {*needs.environment}
+
+
+OTHERWISE = {
+    "another name": "train(loader, number)",
+    "two values": "train(loader, classes)\n        train(loader, number)",
+    "a value that changes": "train(loader, classes)\n        classes += 1",
+    "a number": "train(loader, 10)",
+}
+
+
+@pytest.mark.parametrize("case", OTHERWISE)
+def test_what_callers_pass_otherwise(case: str, tmp_path: Path) -> None:
+    text = f"""
+    def train(loader, classes):
+        for images, labels in loader:
+            labels = F.one_hot(labels, classes)
+            loss = model(images).sum()
+    def main():
+        classes, number = 10, 11
+        loader = DataLoader(Rows(), batch_size=4)
+        {OTHERWISE[case]}
+    main()
+    """
+    assert not heads(tmp_path, text)
+
+
 def test_order_of_statements(tmp_path: Path) -> None:
     (head,) = heads(tmp_path, loop("images = images * labels\nlabels = labels.float()\nimages = images + 1"))
     assert [own.after for own in head.statements] == [(), (0,), (0,)]
