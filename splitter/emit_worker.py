@@ -412,12 +412,12 @@ def _tuple(head: str, entries: Sequence[str], indent: str) -> str:
 def _extent(builder: Builder) -> str:
     """The lines that a builder comes from, for the comment on its first line."""
     spans = [span for span in (builder.result, builder.collate_fn, builder.worker_init_fn) if span is not None]
-    parts = [*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans), *head_fragments(builder)]
-    paths = dict.fromkeys(part.path for part in parts)
+    groups = [[*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans)], list(head_fragments(builder))]
     extents = []
-    for path in paths:
-        own = [part for part in parts if part.path == path]
-        extents.append(str(Fragment(path, min(part.first for part in own), max(part.last for part in own))))
+    for parts in groups:
+        for path in dict.fromkeys(part.path for part in parts):
+            own = [part for part in parts if part.path == path]
+            extents.append(str(Fragment(path, min(part.first for part in own), max(part.last for part in own))))
     return _plain(", ".join(extents))
 
 

@@ -60,13 +60,14 @@ class Movable:
 
 @dataclass(eq=False)
 class Scanned:
-    """The head of one loop: see ir.Head."""
+    """The head of one loop: see ir.Head. `more`: nothing moves, but something would if the end weren't where it is."""
 
     parts: dict[str, Keys] = field(default_factory=dict)
     unpacking: list[ast.stmt] = field(default_factory=list)
     movables: list[Movable] = field(default_factory=list)
     groups: list[tuple[int, ...]] = field(default_factory=list)
     end: tuple[ast.stmt, str] | None = None
+    more: bool = False
 
 
 def scan(found: Found, effects: Effects, loop: Loop, sites: Sequence[Site]) -> Scanned | None:
@@ -80,6 +81,8 @@ def scan(found: Found, effects: Effects, loop: Loop, sites: Sequence[Site]) -> S
         loose = scanner.loose()
         if not loose:
             scanner.out.groups = scanner.groups()
+            if scanner.out.end is not None and not scanner.out.movables:
+                scanner.out.more = scanner.hides(scanner.out.end[0])
             return scanner.out
         forbidden |= loose
 
@@ -191,6 +194,13 @@ class _Scanner:
                 self.out.end = (stmt, why)
                 return
 
+    def hides(self, end: ast.stmt) -> bool:
+        """Whether something behind the end of the head would move without it."""
+        probe = _Scanner(self.found, self.effects, self.loop, self.sites, self.forbidden)
+        probe.take_apart()
+        behind = probe.body[next(number for number, stmt in enumerate(probe.body) if stmt is end) + 1 :]
+        return any(isinstance(stmt, SIMPLE) and probe.movable(stmt, *probe._names(stmt)) is None for stmt in behind)
+
     def take(self, stmt: ast.stmt) -> str | None:
         """Move a statement, or pass it; why it ends the head when neither is possible."""
         reads, writes = self._names(stmt)
@@ -214,7 +224,7 @@ class _Scanner:
     def movable(self, stmt: ast.stmt, reads: set[str], writes: set[str]) -> str | None:
         """Take a statement into the head; why that isn't possible."""
         if id(stmt) in self.forbidden:
-            return "gives a name that is read behind the head"
+            return "reads the batch for a name that is read behind the head"
         targets = self._targets(stmt)
         if targets is None or not self._whole_lines(stmt) or any(isinstance(node, UNWANTED) for node in ast.walk(stmt)):
             return "reads the batch and doesn't only give names of it new values"

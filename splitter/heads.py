@@ -44,7 +44,10 @@ def _of_loop(found: Found, effects: Effects, loop: Loop, sites: list[SitePlan], 
     if loop.module.name != ENTRY:
         return
     scanned = scan(found, effects, loop, [plan.site for plan in over])
-    if scanned is None or not scanned.movables:
+    if scanned is None or not (scanned.movables or scanned.more):
+        return
+    if scanned.more:
+        yield from (_head(found, loop, scanned, plan.name, number) for number, plan in enumerate(over) if plan.split)
         return
     blocked = None if plans else Note(_span(loop), "", "the loop may run over something else as well")
     for plan in plans:
