@@ -21,9 +21,9 @@
     "crossing": {"bytes_per_sample_loader": 602112, "bytes_per_sample": 150528,    when samples were run: what crosses with the cut
                  "trainer_microseconds_left": 310.0,              at the loader and with the one that was chosen, CPU time of
                  "trainer_microseconds_taken": 0.0,               the trainer per sample, the price of a KiB in the same unit,
-                 "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"]} or null,
-    "head": {"loop": {...}, "moved": [{"path": "train.py", "first": 12, "last": 13}],    what the loop over its batches did first, which the
-             "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null,    workers do now, and what stays in it
+                 "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"],
+                 "head": {"loop": {...}, "moved": [{"path": "train.py", "first": 12, "last": 13}],    what the loop over the batches did
+                          "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null} or null,   first, and where that is now
     "uncut": null or "...",          why the cut is at the loader, when samples were to be run and couldn't be
   }],
   "profile": {"key": "sha256:...", "feeds": {"train": {"graph": {...}, "tails": [...]}}} or null,    what was recorded; see graph.py
@@ -72,13 +72,12 @@ def _feed(plan: Plan, feed: Feed) -> dict[str, object]:
         "draws": list(feed.draws),
         "environment": list(feed.environment),
         "streams": feed.streams,
-        "crossing": _crossing(feed.crossing),
-        "head": _head(plan, feed),
+        "crossing": _crossing(plan, feed, feed.crossing),
         "uncut": feed.uncut,
     }
 
 
-def _crossing(crossing: Crossing | None) -> dict[str, object] | None:
+def _crossing(plan: Plan, feed: Feed, crossing: Crossing | None) -> dict[str, object] | None:
     if crossing is None:
         return None
     cut = crossing.cut
@@ -90,12 +89,13 @@ def _crossing(crossing: Crossing | None) -> dict[str, object] | None:
         "price": crossing.price,
         "trainer": [crossing.graph.operations[index].name for index in cut.trainer],
         "values": list(cut.crossing),
+        "head": _head(plan, feed),
     }
 
 
 def _head(plan: Plan, feed: Feed) -> dict[str, object] | None:
     head = next((head for head in plan.heads if head.feed == feed.name), None)
-    if feed.crossing is None or head is None:
+    if head is None:
         return None
     moved = plan.moved_heads().get(feed.name)
     lines = [moved.head.statements[number].fragment for number in moved.statements] if moved is not None else []
