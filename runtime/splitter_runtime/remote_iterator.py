@@ -239,11 +239,12 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
         if replayed is None:
             self._progress.base_seed = int(self._base_seed)
         self._num_yielded = self._progress.passed
+        advance: Any = _BaseDataLoaderIter.__next__
+        self._watched = advance.__code__.co_filename != torch.utils.data.dataloader.__file__  # somebody has put a function around it
 
     def __next__(self) -> Any:
         profiled = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-        watched = hasattr(_BaseDataLoaderIter.__next__, "__wrapped__")  # somebody has put a function of their own around torch's
-        if profiled or watched or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
+        if profiled or self._watched or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
             return super().__next__()
         # The same without the record for a profiler, which takes as long as all else here.
         data = self._next_data()
