@@ -361,7 +361,7 @@ Change {script} and run `splitter transform {script}` again.
     def main(self, lines: LineMap) -> None:
         self.page.gap(2)
         self.page.add('if __name__ == "__main__":')
-        arguments = [f"digest={quoted(self.plan.digest)}", f"script={quoted(self.plan.script.path)}"]
+        arguments = [f"digest={quoted(self.plan.agreed)}", f"script={quoted(self.plan.script.path)}"]
         if lines:
             arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
         self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))

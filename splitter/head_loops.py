@@ -53,7 +53,7 @@ class Reading:
 
 def reading(found: Found, site: Site) -> Reading:
     """Who takes the batches of a loader."""
-    if site.also:
+    if site.also or site.classdefs:
         return Reading((), _note(site.module, site.call, "the loader is an object of a class of the script's"))
     flow = loader_flow(found, site)
     loops: dict[int, Loop] = {}

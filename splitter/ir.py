@@ -12,6 +12,7 @@ All of them are frozen. Lines count from 1 and columns from 0, in characters, as
 
 from __future__ import annotations
 
+import hashlib
 import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -399,6 +400,12 @@ class Plan:
     @property
     def split(self) -> bool:
         return any(feed.status == "split" for feed in self.feeds)
+
+    @property
+    def agreed(self) -> str:
+        """What trainer and workers compare: the digest of the text, with the heads of loops that moved. One text can be cut in two ways."""
+        heads = [(name, moved.statements, moved.batch) for name, moved in sorted(self.moved_heads().items())]
+        return f"sha256:{hashlib.sha256(repr((self.digest, heads)).encode()).hexdigest()[:16]}" if heads else self.digest
 
     def builder_of(self, feed: Feed) -> str:
         """The name of the builder of a feed's dataset; "" for a dataset that the trainer sends."""

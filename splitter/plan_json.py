@@ -22,8 +22,8 @@
                  "trainer_microseconds_left": 310.0,              at the loader and with the one that was chosen, CPU time of
                  "trainer_microseconds_taken": 0.0,               the trainer per sample, the price of a KiB in the same unit,
                  "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"],
-                 "head": {"loop": {...}, "moved": [{"path": "train.py", "first": 12, "last": 13}],    what the loop over the batches did
-                          "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null} or null,   first, and where that is now
+                 "head": {"loop": {...}, "moved": [{"path": "train.py", "first": 12, "last": 13}],    what the loop did first,
+                          "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null} or null,    and where that is now
     "uncut": null or "...",          why the cut is at the loader, when samples were to be run and couldn't be
   }],
   "profile": {"key": "sha256:...", "feeds": {"train": {"graph": {...}, "tails": [...]}}} or null,    what was recorded; see graph.py

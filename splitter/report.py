@@ -219,7 +219,7 @@ class _Report:
         lines = [
             f"- Text: with its edits taken back {self.stem}_trainer.py is {self.script} again, character for character; "
             "both programs parse.",
-            f"- Digest: `{self.plan.digest}`, of {self.script} and the local modules that it imports. Trainer and workers compare it when "
+            f"- Digest: `{self.plan.agreed}`, of {self.script} and the local modules that it imports. Trainer and workers compare it when "
             f"they connect; `splitter check {self.script}` compares these files with the script.",
         ]
         for feed in self.plan.feeds:

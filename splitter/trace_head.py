@@ -105,7 +105,9 @@ class _Runner:
         self.head, self.codes, self.space, self.batches = head, codes, space, batches
         self.found: list[_Row] = []
         self.times: list[float] = []
-        self.batch: Any = None  # as collated, of the run that was recorded
+        self.batch: Any = None  # of the run that was recorded
+        self.raw: list[Any] = []  # the leaves that it had when it was collated
+        self.numbered: Any = None  # their numbers, in the structure of the batch
         self.keep: list[Any] = []  # so that no id is used twice
 
     def started(self) -> dict[str, Any]:
@@ -121,6 +123,9 @@ class _Runner:
         torch.set_num_threads(1)
         space = self.started()
         self.batch = space[NAME]
+        numbers = itertools.count()
+        self.numbered = tree_map(lambda _: next(numbers), self.batch, is_leaf=is_leaf)
+        self.raw = self.leaves(self.batch)
         calls = _Calls()
         for number, (own, code) in enumerate(zip(self.head.statements, self.codes, strict=True)):
             row = _Row([id(leaf) for name in own.reads for leaf in self.leaves(space[name])])
@@ -184,15 +189,12 @@ class _Runner:
 
     def extended(self, graph: Graph, count: int, stay: Mapping[int, str]) -> Graph | None:
         """The graph with a step for each statement that ran."""
-        numbers = itertools.count()
-        numbered = tree_map(lambda _: next(numbers), self.batch, is_leaf=is_leaf)
-        raw = self.leaves(self.batch)
-        if len(raw) != len(graph.returns):
+        if len(self.raw) != len(graph.returns):
             return None
-        names = {id(leaf): name for leaf, name in zip(raw, graph.returns, strict=True)}
-        if len(names) != len(raw):
+        names = {id(leaf): name for leaf, name in zip(self.raw, graph.returns, strict=True)}
+        if len(names) != len(self.raw):
             return None
-        place = {name: self.places(numbered, keys) for name, keys in self.head.parts}
+        place = {name: self.places(self.numbered, keys) for name, keys in self.head.parts}
         current = {name: [graph.returns[number] for number in own] for name, own in place.items()}
         values, steps, operations = list(graph.values), list(graph.steps), list(graph.operations)
         offset = len(operations)

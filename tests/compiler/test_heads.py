@@ -264,6 +264,19 @@ def test_another_reader(case: str, tmp_path: Path) -> None:
     assert all(head.end is not None for head in found)
 
 
+def test_a_class_of_its_own(tmp_path: Path) -> None:
+    text = """
+    class Moved(DataLoader):
+        def __iter__(self):
+            for images, labels in super().__iter__():
+                yield images + 1, labels
+    loader = Moved(Rows(), batch_size=4)
+    for images, labels in loader:
+        images = images.float()
+    """
+    assert not any(head.statements for head in heads(tmp_path, text))
+
+
 QUIET = {
     "its length": "n = len(loader)",
     "its dataset": "n = len(loader.dataset)",
