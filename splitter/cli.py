@@ -257,6 +257,7 @@ def verify(
         raise _nothing_split(plan)
     if not static:
         plan = _weighed(plan, script, args, _how(samples, price, False), script.parent)
+    from splitter.head_text import recorded
     from splitter.run import temporary
     from splitter.verify import verify as compare
 
@@ -270,6 +271,7 @@ def verify(
             workers=workers,
             python=sys.executable,
             package=plan.package,
+            heads=recorded(plan, script.parent),
         )
     print(result)
     raise typer.Exit(DONE if result.identical else INTERNAL)

@@ -65,7 +65,8 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     split = {feed.name for feed in plan.feeds if feed.status == "split"}
     feeds = tuple((name, feed.graph, feed.tried) for name, feed in traced.feeds if feed.graph is not None)
     reasons = tuple((name, reason) for name, reason in traced.reasons.items() if name in split)
-    return parted(plan, Profile(key, price, feeds, reasons))
+    heads = tuple((name, feed.head) for name, feed in traced.feeds if feed.graph is not None and feed.head is not None)
+    return parted(plan, Profile(key, price, feeds, reasons, heads))
 
 
 def weighed_before(plan: Plan, out: Path) -> Plan:

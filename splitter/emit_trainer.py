@@ -320,4 +320,5 @@ def _surplus(grid: Grid, first: int, last: int) -> int:
         before += 1
     while last + 1 + after <= len(grid.lines) and not grid.line(last + 1 + after).strip():
         after += 1
-    return min(before, after)
+    opened = grid.line(first - 1).split("#")[0].rstrip().endswith(":")  # they stood at the beginning of a block
+    return after if opened else min(before, after)

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field, replace
 import splitter
 from splitter.emit_finish import without_tail
 from splitter.emit_keywords import mapping
-from splitter.ir import Builder, Finish, Fragment, Plan, Span
+from splitter.head_text import first_lines, fragments_of, function_name, parameter
+from splitter.ir import Builder, Finish, Fragment, MovedHead, Plan, Span
 from splitter.splice import LIMIT, Grid, call, quoted
 
 RUNTIME = "splitter_runtime"
@@ -123,6 +124,7 @@ class _Writer:
             for span in (builder.result, builder.collate_fn, builder.worker_init_fn):
                 if span is not None:
                     yield Fragment(span.path, span.line, span.end_line)
+            yield from head_fragments(builder)
 
     def _text(self, fragment: Fragment) -> str:
         return "".join(self.grids[fragment.path].lines[fragment.first - 1 : fragment.last])
@@ -278,11 +280,11 @@ Change {script} and run `splitter transform {script}` again.
         if builder.result is not None:
             self._return(builder, builder.result, before)
         else:
-            self._return_loader(builder)
+            self._return_loader(builder, before)
 
     def _body_indent(self, builder: Builder) -> str:
         """Tabs where the carried lines are indented by tabs, so that the two never meet in one block."""
-        return "\t" if any("\n\t" in "\n" + self._text(fragment) for fragment in builder.body) else INDENT
+        return "\t" if any("\n\t" in "\n" + self._text(fragment) for fragment in (*builder.body, *head_fragments(builder))) else INDENT
 
     def _return(self, builder: Builder, span: Span, before: Fragment | None) -> None:
         indent = self._body_indent(builder)
@@ -293,12 +295,27 @@ Change {script} and run `splitter transform {script}` again.
         for text, number in zip(lines, numbers, strict=True):
             self.page.add(f"{indent}return {text}" if number == span.line else text, Place(span.path, number))
 
-    def _return_loader(self, builder: Builder) -> None:
+    def _head(self, moved: MovedHead, indent: str, before: Fragment | None) -> None:
+        """`def head(batch): ...`: the statements of the loop that have moved, as they stand there."""
+        self.page.gap(1 if before is not None else 0)
+        inner = indent + ("\t" if indent == "\t" else INDENT)
+        self.page.add(f"{indent}def {function_name(moved.head)}({parameter(moved.head)}):")
+        for line in first_lines(moved.head):
+            self.page.add(inner + line, Place(moved.head.loop.path, moved.head.loop.line))
+        for fragment in fragments_of(moved):
+            self._carry(fragment, inner)
+        self.page.add(f"{inner}return {moved.batch}")
+        self.page.gap(1)
+
+    def _return_loader(self, builder: Builder, before: Fragment | None) -> None:
         indent = self._body_indent(builder)
+        if builder.head is not None:
+            self._head(builder.head, indent, before)
         given = [("collate_fn", builder.collate_fn), ("worker_init_fn", builder.worker_init_fn)]
         spans = [(name, span) for name, span in given if span is not None]
         arguments = [f"{name}={self._expression(span, indent)}" for name, span in spans]
-        flat = f"{indent}return {self.runtime}.Loader({', '.join(arguments)})"
+        head = [] if builder.head is None else [f"head={function_name(builder.head.head)}"]
+        flat = f"{indent}return {self.runtime}.Loader({', '.join([*arguments, *head])})"
         if len(flat) <= LIMIT and "\n" not in flat:
             place = Place(spans[0][1].path, spans[0][1].line) if len(spans) == 1 else None
             self.page.add(flat, place)
@@ -307,6 +324,8 @@ Change {script} and run `splitter transform {script}` again.
         for name, span in spans:
             text = self._expression(span, indent + INDENT)
             self.page.add(f"{indent}{INDENT}{name}={text},", Place(span.path, span.line))
+        for argument in head:
+            self.page.add(f"{indent}{INDENT}{argument},")
         self.page.add(f"{indent})")
 
     def _carry(self, fragment: Fragment, indent: str) -> None:
@@ -342,7 +361,7 @@ Change {script} and run `splitter transform {script}` again.
     def main(self, lines: LineMap) -> None:
         self.page.gap(2)
         self.page.add('if __name__ == "__main__":')
-        arguments = [f"digest={quoted(self.plan.digest)}", f"script={quoted(self.plan.script.path)}"]
+        arguments = [f"digest={quoted(self.plan.agreed)}", f"script={quoted(self.plan.script.path)}"]
         if lines:
             arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
         self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))
@@ -393,13 +412,17 @@ def _tuple(head: str, entries: Sequence[str], indent: str) -> str:
 def _extent(builder: Builder) -> str:
     """The lines that a builder comes from, for the comment on its first line."""
     spans = [span for span in (builder.result, builder.collate_fn, builder.worker_init_fn) if span is not None]
-    parts = [*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans)]
-    paths = dict.fromkeys(part.path for part in parts)
+    groups = [[*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans)], list(head_fragments(builder))]
     extents = []
-    for path in paths:
-        own = [part for part in parts if part.path == path]
-        extents.append(str(Fragment(path, min(part.first for part in own), max(part.last for part in own))))
+    for parts in groups:
+        for path in dict.fromkeys(part.path for part in parts):
+            own = [part for part in parts if part.path == path]
+            extents.append(str(Fragment(path, min(part.first for part in own), max(part.last for part in own))))
     return _plain(", ".join(extents))
+
+
+def head_fragments(builder: Builder) -> tuple[Fragment, ...]:
+    return () if builder.head is None else fragments_of(builder.head)
 
 
 def _plain(text: str) -> str:

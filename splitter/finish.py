@@ -13,7 +13,9 @@ from dataclasses import replace
 
 from splitter.cut import cut
 from splitter.graph import Cut, Graph
+from splitter.head_cut import settled, with_heads
 from splitter.ir import Crossing, Finish, Plan, Profile, Span, Tail, Tried
+from splitter.sides import LATE
 
 _DEFAULT = "default_collate"
 
@@ -40,7 +42,9 @@ def parted(plan: Plan, profile: Profile) -> Plan:
     for feed in plan.feeds:
         if feed.name in crossings and finishes[plan.builder_of(feed)] is None:
             crossings[feed.name] = _at_loader(graphs[feed.name], price)
+    crossings, heads = settled(plan, profile, crossings, finishes, lambda graph: _at_loader(graph, price))
     made = _applied(plan, crossings, {name: finish for name, finish in finishes.items() if finish is not None})
+    made = with_heads(made, heads)
     reasons = dict(profile.reasons)
     return replace(made, profile=profile, feeds=tuple(replace(feed, uncut=reasons.get(feed.name)) for feed in made.feeds))
 
@@ -65,7 +69,7 @@ def _at_loader(graph: Graph, price: float) -> Crossing:
         replace(operation, pin="worker") if graph.steps[operation.step].part in ("read", "sample", "collate") else operation
         for operation in graph.operations
     )
-    fixed = replace(graph, operations=pinned, together=())
+    fixed = replace(graph, operations=pinned)
     return Crossing(fixed, cut(fixed, price), price)
 
 
@@ -81,6 +85,9 @@ def _pinned(graph: Graph, tail: Tail, found: Tried) -> tuple[Graph, dict[int, Pl
     dtypes = {value.name: value.dtype or "" for value in graph.values}
     for index, operation in enumerate(graph.operations):
         element, part = steps[operation.step], graph.steps[operation.step].part
+        if part in LATE:  # what runs on finished samples
+            operations.append(replace(operation, pin="trainer"))
+            continue
         if part == "collate" and graph.steps[operation.step].name == _DEFAULT:
             # It collates what crosses, on the worker, so it costs the trainer nothing; and it commutes with what is free.
             operations.append(replace(operation, traits=frozenset({"layout"}), microseconds=0.0))

@@ -44,3 +44,25 @@ def shared_line(module: Module, statements: Iterable[ast.stmt]) -> None:
             for stmt in block:
                 if id(stmt) not in inside and (stmt.lineno in lines or (stmt.end_lineno in lines and not list(blocks(stmt)))):
                     raise Refused(Diagnostic("S317", module.span(stmt), (("line", str(stmt.lineno)),)))
+
+
+def merged(parts: tuple[Fragment, ...]) -> tuple[Fragment, ...]:
+    """Fragments in order, each line once."""
+    found: list[Fragment] = []
+    for part in sorted(set(parts)):
+        if found and (part.path, True) == (found[-1].path, part.first <= found[-1].last):
+            found[-1] = Fragment(part.path, found[-1].first, max(found[-1].last, part.last))
+        else:
+            found.append(part)
+    return tuple(found)
+
+
+def joined(parts: tuple[Fragment, ...]) -> tuple[Fragment, ...]:
+    """Fragments of which those are one that follow each other line by line."""
+    found: list[Fragment] = []
+    for part in parts:
+        if found and (found[-1].path, found[-1].last + 1) == (part.path, part.first):
+            found[-1] = Fragment(part.path, found[-1].first, part.last)
+        else:
+            found.append(part)
+    return tuple(found)

@@ -12,6 +12,7 @@ All of them are frozen. Lines count from 1 and columns from 0, in characters, as
 
 from __future__ import annotations
 
+import hashlib
 import io
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
@@ -88,7 +89,8 @@ class Builder:
     `environment` holds the expressions (dotted names) whose values the trainer sends; the first part of each is a parameter
     of the function, or a module global when it is listed in `globals`. `accepts` names the script's classes and functions that a dataset
     which the trainer sends may consist of. `draws`: the generators that making batches may draw from, when all is known
-    about it and any process may do it. `finish`: the end of its samples' transforms is left out, for the trainer.
+    about it and any process may do it. `finish`: the end of its samples' transforms is left out, for the trainer. `head`: what the
+    trainer's loop did first.
     """
 
     kind: Literal["dataset", "loader"]
@@ -104,6 +106,7 @@ class Builder:
     draws: tuple[str, ...] | None = None
     accepts: tuple[str, ...] = ()
     finish: Finish | None = None
+    head: MovedHead | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "dataset") != (self.result is not None):
@@ -155,6 +158,76 @@ class Finish:
     half: bool
     template: str
     arrays: bool = False
+
+
+@dataclass(frozen=True)
+class HeadNeeds:
+    """What a statement of a loop needs in the worker program beside the batch, and what the trainer sends for it."""
+
+    environment: tuple[str, ...] = ()
+    globals: tuple[str, ...] = ()
+    body: tuple[Fragment, ...] = ()
+    imports: tuple[Fragment, ...] = ()
+    definitions: tuple[Fragment, ...] = ()
+    local_imports: tuple[NamesFrom, ...] = ()
+    modules: tuple[str, ...] = ()
+    roots: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class HeadStatement:
+    """A statement at the head of a loop over batches that the worker could run. `reads` and `writes` are names of the batch's parts and
+    of temporaries. `after`: statements before it, by number, that must move when it does. `mutates` the batch's own memory.
+    `locals`: names that it takes from the function that makes the loader; `names` are all that it has.
+    """
+
+    span: Span
+    fragment: Fragment
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    after: tuple[int, ...]
+    mutates: bool
+    locals: tuple[str, ...]
+    names: tuple[str, ...]
+    needs: HeadNeeds
+
+
+@dataclass(frozen=True)
+class Head:
+    """The start of the loop over the batches of a feed: `for images, labels in loader:` and the statements that could move.
+
+    `target` is the batch as the loop takes it, "images, labels"; `parts` are its names, each with the keys that lead to it.
+    `unpacking`: statements that only take it apart, which both sides run. `together`: statements that the source can't part.
+    `end`: the statement that ended the head, and why; or why there is none. `function`: a free name for its builder.
+    """
+
+    feed: str
+    module: str
+    loop: Span
+    target: str
+    parts: tuple[tuple[str, tuple[int | str, ...]], ...] = ()
+    unpacking: tuple[Span, ...] = ()
+    statements: tuple[HeadStatement, ...] = ()
+    together: tuple[tuple[int, ...], ...] = ()
+    end: Note | None = None
+    function: str = ""
+
+
+@dataclass(frozen=True)
+class TriedHead:
+    """What came of a head on recorded samples: how a batch is put together again, "[images, labels]", and why statements must stay."""
+
+    batch: str
+    stay: tuple[tuple[int, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class MovedHead:
+    """The statements of a head that the worker runs, by number, and how the batch is put together behind them."""
+
+    head: Head
+    statements: tuple[int, ...]
+    batch: str
 
 
 @dataclass(frozen=True)
@@ -272,6 +345,7 @@ class Profile:
     price: float
     feeds: tuple[tuple[str, Graph, tuple[Tried | None, ...]], ...]
     reasons: tuple[tuple[str, str], ...] = ()
+    heads: tuple[tuple[str, TriedHead], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -325,14 +399,29 @@ class Plan:
     package: str = ""
     tails: tuple[Tail, ...] = ()
     profile: Profile | None = None
+    heads: tuple[Head, ...] = ()
 
     @property
     def split(self) -> bool:
         return any(feed.status == "split" for feed in self.feeds)
 
+    @property
+    def agreed(self) -> str:
+        """What trainer and workers compare: the digest of the text, with the heads of loops that moved. One text can be cut in two ways."""
+        heads = [(name, moved.statements, moved.batch) for name, moved in sorted(self.moved_heads().items())]
+        return f"sha256:{hashlib.sha256(repr((self.digest, heads)).encode()).hexdigest()[:16]}" if heads else self.digest
+
     def builder_of(self, feed: Feed) -> str:
         """The name of the builder of a feed's dataset; "" for a dataset that the trainer sends."""
         return next((handle.builder for handle in self.handles if handle.span == feed.origin), "")
+
+    def head_of(self, feed: Feed) -> Head | None:
+        """The head of the loop over a feed's batches that could move, if there is one."""
+        return next((head for head in self.heads if head.feed == feed.name and head.statements), None)
+
+    def moved_heads(self) -> dict[str, MovedHead]:
+        """The heads of loops that the worker runs, by feed."""
+        return {builder.name: builder.head for builder in self.worker.builders if builder.head is not None}
 
     def tails_of(self, feed: Feed) -> tuple[Tail, ...]:
         """The tails of the dataset of a feed."""

@@ -46,6 +46,20 @@ SAME = frozenset({"lift_fresh", "detach", "alias", "lift"})
 # What makes memory that is not yet written: no constant, and no sample either.
 EMPTY = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"})
 
+# What gives the same bits however many threads share the work: its elements are computed one by one and rounded once, moved, or found.
+# Others are when all of their tensors hold whole numbers. (exp, pow, fused multiply-adds: the last elements of a share take another way.)
+EXACT = frozenset(
+    """
+sub mul div neg abs clamp clamp_min clamp_max where masked_fill eq ne lt le gt ge isnan isinf isfinite sign square sqrt
+floor ceil round trunc logical_and logical_or logical_xor logical_not relu minimum maximum fmax fmin nan_to_num
+_to_copy copy clone fill zero zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full scalar_tensor arange
+empty empty_like empty_strided new_empty new_empty_strided empty_permuted
+cat stack hstack index index_select gather scatter take masked_select nonzero constant_pad_nd _local_scalar_dense index_put unbind
+tril triu flip roll rot90 repeat tile max min amax amin aminmax argmax argmin any all sort topk
+lift_fresh detach alias lift equal is_same_size
+""".split()
+)
+
 # How a tensor gets into Python without an ATen call.
 ESCAPES = frozenset({"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "item", "__int__", "__float__", "__bool__", "__index__"})
 

@@ -11,6 +11,7 @@ import hashlib
 import keyword
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from splitter import __version__
 from splitter.candidates import Candidate, SitePlan, role
@@ -20,6 +21,7 @@ from splitter.draws import drawn
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.fragments import fragments
+from splitter.heads import heads
 from splitter.ir import (
     Builder,
     ClassEdit,
@@ -27,6 +29,7 @@ from splitter.ir import (
     Feed,
     Fragment,
     HandleEdit,
+    Head,
     LoaderEdit,
     NamesFrom,
     Note,
@@ -97,6 +100,7 @@ class _Assembly:
             roots=program.elsewhere(needed | edited),
             package=program.roots.package,
             tails=tuple(tail for c in kept for tail in self._tails(c)),
+            heads=tuple(self._heads()),
         )
 
     def _digest(self) -> str:
@@ -164,6 +168,12 @@ class _Assembly:
     def _tails(self, candidate: Candidate) -> Iterator[Tail]:
         if candidate.slicer is not None and self._stateless(candidate.slicer, candidate.origin):
             yield from tails(self.found, self.effects, candidate, self.sites)
+
+    def _heads(self) -> Iterator[Head]:
+        made = {site.name: site.candidates[0].slicer for site in self.sites if site.candidates}
+        for head in heads(self.found, self.effects, self.sites):
+            slicer = made.get(head.feed)
+            yield head if slicer is None else replace(head, function=f"{self._function(head.feed, slicer)}_loader")
 
     def _function(self, name: str, slicer: Slicer) -> str:
         """A function name that nothing else in the worker program has."""

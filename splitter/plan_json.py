@@ -21,7 +21,9 @@
     "crossing": {"bytes_per_sample_loader": 602112, "bytes_per_sample": 150528,    when samples were run: what crosses with the cut
                  "trainer_microseconds_left": 310.0,              at the loader and with the one that was chosen, CPU time of
                  "trainer_microseconds_taken": 0.0,               the trainer per sample, the price of a KiB in the same unit,
-                 "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"]} or null,
+                 "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"],
+                 "head": {"loop": {...}, "moved": [{"path": "train.py", "first": 12, "last": 13}],    what the loop did first,
+                          "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null} or null,    and where that is now
     "uncut": null or "...",          why the cut is at the loader, when samples were to be run and couldn't be
   }],
   "profile": {"key": "sha256:...", "feeds": {"train": {"graph": {...}, "tails": [...]}}} or null,    what was recorded; see graph.py
@@ -35,6 +37,7 @@ from __future__ import annotations
 import json
 
 from splitter.diagnostics import hint, message, severity
+from splitter.head_text import head_notes
 from splitter.ir import Crossing, Diagnostic, Feed, Plan, Span
 from splitter.profile import profile_json
 
@@ -48,14 +51,14 @@ def plan_json(plan: Plan) -> str:
         "script": plan.script.path,
         "digest": plan.digest,
         "needs": list(plan.needs),
-        "feeds": [_feed(feed) for feed in plan.feeds],
+        "feeds": [_feed(plan, feed) for feed in plan.feeds],
         "profile": profile_json(plan.profile),
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in plan.diagnostics],
     }
     return json.dumps(value, indent=2) + "\n"
 
 
-def _feed(feed: Feed) -> dict[str, object]:
+def _feed(plan: Plan, feed: Feed) -> dict[str, object]:
     return {
         "name": feed.name,
         "loader": _place(feed.loader),
@@ -69,12 +72,12 @@ def _feed(feed: Feed) -> dict[str, object]:
         "draws": list(feed.draws),
         "environment": list(feed.environment),
         "streams": feed.streams,
-        "crossing": _crossing(feed.crossing),
+        "crossing": _crossing(plan, feed, feed.crossing),
         "uncut": feed.uncut,
     }
 
 
-def _crossing(crossing: Crossing | None) -> dict[str, object] | None:
+def _crossing(plan: Plan, feed: Feed, crossing: Crossing | None) -> dict[str, object] | None:
     if crossing is None:
         return None
     cut = crossing.cut
@@ -86,6 +89,20 @@ def _crossing(crossing: Crossing | None) -> dict[str, object] | None:
         "price": crossing.price,
         "trainer": [crossing.graph.operations[index].name for index in cut.trainer],
         "values": list(cut.crossing),
+        "head": _head(plan, feed),
+    }
+
+
+def _head(plan: Plan, feed: Feed) -> dict[str, object] | None:
+    head = next((head for head in plan.heads if head.feed == feed.name), None)
+    if head is None:
+        return None
+    moved = plan.moved_heads().get(feed.name)
+    lines = [moved.head.statements[number].fragment for number in moved.statements] if moved is not None else []
+    return {
+        "loop": _place(head.loop),
+        "moved": [{"path": part.path, "first": part.first, "last": part.last} for part in lines],
+        "stayed": [{**_place(note.span), "why": note.why} for note in head_notes(plan, feed.name)],
     }
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from splitter.graph_json import graph_from, graph_json
-from splitter.ir import Plan, Profile, Tried
+from splitter.ir import Plan, Profile, Tried, TriedHead
 
 LIBRARIES = ("torch", "torchvision", "numpy", "Pillow")
 
@@ -45,7 +45,8 @@ def stored(plan: Plan, out: Path) -> Profile | None:
             return None
         feeds = tuple((name, graph_from(feed["graph"]), tuple(map(_tried_from, feed["tails"]))) for name, feed in fields["feeds"].items())
         reasons = tuple((str(name), str(reason)) for name, reason in fields["reasons"].items())
-        return Profile(str(fields["key"]), float(fields["price"]), feeds, reasons)
+        heads = tuple((str(name), _head_from(head)) for name, head in fields["heads"].items())
+        return Profile(str(fields["key"]), float(fields["price"]), feeds, reasons, heads)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
@@ -55,7 +56,15 @@ def profile_json(profile: Profile | None) -> dict[str, object] | None:
     if profile is None:
         return None
     feeds = {name: {"graph": graph_json(graph), "tails": [_tried_json(each) for each in tried]} for name, graph, tried in profile.feeds}
-    return {"key": profile.key, "price": profile.price, "feeds": feeds, "reasons": dict(profile.reasons)}
+    heads = {name: {"batch": head.batch, "stay": [list(one) for one in head.stay]} for name, head in profile.heads}
+    return {"key": profile.key, "price": profile.price, "feeds": feeds, "reasons": dict(profile.reasons), "heads": heads}
+
+
+def _head_from(fields: dict[str, object]) -> TriedHead:
+    batch, stay = fields["batch"], fields["stay"]
+    if not isinstance(batch, str) or not isinstance(stay, list):
+        raise ValueError("a head that isn't one")
+    return TriedHead(batch, tuple((int(number), str(why)) for number, why in stay))
 
 
 def _tried_json(tried: Tried | None) -> dict[str, object] | None:

@@ -13,7 +13,9 @@ from collections.abc import Iterable, Sequence
 import splitter
 from splitter.diagnostics import CODES, hint, message
 from splitter.emit_finish import names
-from splitter.ir import Builder, Crossing, Diagnostic, Feed, Fragment, Plan, Span
+from splitter.fragments import joined
+from splitter.head_text import head_notes
+from splitter.ir import Builder, Crossing, Diagnostic, Feed, Fragment, MovedHead, Plan, Span
 from splitter.mermaid import HEAD, mermaid, table
 from splitter.splice import Grid
 
@@ -155,6 +157,9 @@ class _Report:
                 text += f"iterator is made; {self.stem}_worker.py has the code that it needs there."
             if feed.residence == "replicated":
                 text += " The trainer builds the dataset as well."
+            head = self.plan.moved_heads().get(feed.name)
+            if head is not None:
+                text += self._head(head)
             if feed.environment:
                 text += f" Sent when the loader opens: {', '.join(_code(name) for name in feed.environment)}."
             lines.append(text)
@@ -163,9 +168,21 @@ class _Report:
             lines += ["", f"The worker imports these files too, so copy them with it: {needs}."]
         return "\n".join(lines)
 
+    def _head(self, moved: MovedHead) -> str:
+        """What the loop did first, and where it is now."""
+        own = tuple(moved.head.statements[number].fragment for number in moved.statements)
+        lines = ", ".join(self._link_fragment(fragment) for fragment in joined(own))
+        return (
+            f" With it the head of the loop at {self._link(moved.head.loop)}: {lines}. Batches arrive as these statements leave them, "
+            "bit for bit the same with one thread and with several on the samples that were run."
+        )
+
     def stayed(self) -> str:
         rows = [(f"{self._link(note.span)} {_code(note.what) if note.what else ''}".strip(), _cell(note.why)) for note in self.plan.notes]
         rows += self._finished()
+        rows += [
+            (f"{self._link(note.span)} {_code(note.what) if note.what else ''}".strip(), _cell(note.why)) for note in head_notes(self.plan)
+        ]
         for feed in self.plan.feeds:
             if feed.status == "left":
                 rows.append((f"{self._link(feed.loader)} loader {_code(feed.name)}", self._reason(feed)))
@@ -202,7 +219,7 @@ class _Report:
         lines = [
             f"- Text: with its edits taken back {self.stem}_trainer.py is {self.script} again, character for character; "
             "both programs parse.",
-            f"- Digest: `{self.plan.digest}`, of {self.script} and the local modules that it imports. Trainer and workers compare it when "
+            f"- Digest: `{self.plan.agreed}`, of {self.script} and the local modules that it imports. Trainer and workers compare it when "
             f"they connect; `splitter check {self.script}` compares these files with the script.",
         ]
         for feed in self.plan.feeds:

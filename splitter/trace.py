@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 from splitter.graph import Graph, Operation, Step, Value
-from splitter.ir import Plan, Span, Tried
+from splitter.head_text import head_text
+from splitter.ir import Plan, Span, Tried, TriedHead
 from splitter.verify import started
 
 Progress = Callable[[str, int, int], None]
@@ -35,11 +36,14 @@ _SHARED = "more than one data set comes to its loader, which was looked at once"
 
 @dataclass(frozen=True)
 class TracedFeed:
-    """A feed's graph, or the one line that says why there is none. `tried`: what came of its tails (Plan.tails_of)."""
+    """A feed's graph, or the one line that says why there is none. `tried`: what came of its tails (Plan.tails_of), `head` of the head
+    of its loop (Plan.head_of).
+    """
 
     graph: Graph | None
     reason: str | None = None
     tried: tuple[Tried | None, ...] = ()
+    head: TriedHead | None = None
 
     def __post_init__(self) -> None:
         if (self.graph is None) == (self.reason is None):
@@ -96,6 +100,7 @@ def trace(
                 "line": f.loader.line,
                 "end_line": f.loader.end_line,
                 "tails": [asdict(tail) for tail in plan.tails_of(f)],
+                "head": (head := plan.head_of(f)) and asdict(head_text(head, plan.script)),
             }
             for f in split
         ]
@@ -167,7 +172,8 @@ def _take(event: Mapping[str, Any], found: dict[str, TracedFeed], progress: Prog
     name = event["feed"]
     if "graph" in event:
         tried = (each and Tried(each["template"], tuple(each["whole"]), tuple(each["half"]), each["arrays"]) for each in event["tried"])
-        found[name] = TracedFeed(graph_of(event["graph"]), tried=tuple(tried))
+        head = event["head"] and TriedHead(event["head"]["batch"], tuple((number, why) for number, why in event["head"]["stay"]))
+        found[name] = TracedFeed(graph_of(event["graph"]), tried=tuple(tried), head=head)
     elif "reason" in event:
         found[name] = TracedFeed(None, event["reason"])
     else:

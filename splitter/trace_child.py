@@ -18,10 +18,11 @@ import sys
 import time
 import types
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import IO, Any
 
 from splitter.graph import Graph
+from splitter.head_text import HeadText, text_from
 from splitter.ir import Span, Tail
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
@@ -38,6 +39,7 @@ class Wanted:
     line: int
     end_line: int
     tails: tuple[Tail, ...] = ()
+    head: HeadText | None = None
 
 
 @dataclass
@@ -56,6 +58,7 @@ class Tracing:
     listener: Callable[[str, tuple[Any, ...]], None] | None = None
     busy: bool = False
     constructed: set[str] = field(default_factory=set)
+    frames: dict[str, dict[str, Any]] = field(default_factory=dict)  # the local names where a loader is made whose loop has a head
 
     def write(self, **fields: object) -> None:
         self.out.write(json.dumps(fields, separators=(",", ":")) + "\n")
@@ -91,6 +94,8 @@ class Tracing:
             file = os.path.realpath(frame.f_code.co_filename)
             for wanted in self.wanted:
                 if file == wanted.path and wanted.line <= frame.f_lineno <= wanted.end_line:
+                    if wanted.head is not None:
+                        self.frames[wanted.name] = {name: value for name, value in frame.f_locals.items() if name in wanted.head.locals}
                     return wanted
             frame = frame.f_back
         return None
@@ -120,7 +125,8 @@ class Tracing:
         self.busy = True
         try:
             asked = Asked(wanted.name, self.samples, share, self.user, self.made, progress, self.listen, wanted.tails)
-            graph, tried = trace_loader(loader, asked)
+            asked = replace(asked, head=wanted.head, frame=self.frames.get(wanted.name, {}))
+            graph, tried, head = trace_loader(loader, asked)
         except NoGraphError as error:
             self.write(feed=wanted.name, reason=str(error))
         except Exception as error:
@@ -132,7 +138,8 @@ class Tracing:
                 feed=wanted.name, reason=f"running a sample failed: {last_line(traceback.format_exception_only(type(error), error))}"
             )
         else:
-            self.write(feed=wanted.name, graph=graph_fields(graph), tried=[each and asdict(each) for each in tried])
+            tails = [each and asdict(each) for each in tried]
+            self.write(feed=wanted.name, graph=graph_fields(graph), tried=tails, head=head and asdict(head))
         finally:
             self.busy = False
 
@@ -244,7 +251,10 @@ def main() -> None:
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     die_with(chosen.parent)
-    wanted = [Wanted(**{**fields, "tails": tuple(map(tail_of, fields["tails"]))}) for fields in json.loads(chosen.feeds)]
+    wanted = [
+        Wanted(**{**fields, "tails": tuple(map(tail_of, fields["tails"])), "head": fields["head"] and text_from(fields["head"])})
+        for fields in json.loads(chosen.feeds)
+    ]
     user = User(os.path.dirname(os.path.realpath(chosen.script)), frozenset(json.loads(chosen.files)))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
     with open(chosen.out, "w", encoding="utf-8") as out:

@@ -11,8 +11,8 @@ import contextlib
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -22,10 +22,12 @@ from torch.utils.data import IterableDataset, Subset
 from torch.utils.data._utils.collate import default_collate, default_convert
 
 from splitter.graph import Graph
-from splitter.ir import Tail, Tried
+from splitter.head_text import HeadText
+from splitter.ir import Tail, Tried, TriedHead
 from splitter.knowledge_ops import ESCAPES
 from splitter.trace_containers import find_containers, name_of, traced_containers
 from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen
+from splitter.trace_head import Batches, container_problem, module_space, try_head
 from splitter.trace_lines import User
 from splitter.trace_merge import DifferentError, merge, uneven
 from splitter.trace_record import Recorder, is_leaf, leaves_of
@@ -52,17 +54,21 @@ class Asked:
     progress: Callable[[int, int], None]
     audit: Callable[[Callable[[str, tuple[Any, ...]], None] | None], None]
     tails: tuple[Tail, ...] = ()
+    head: HeadText | None = None
+    frame: Mapping[str, Any] = field(default_factory=dict)  # local names that the head takes from where the loader is made
 
 
-def trace_loader(loader: Any, asked: Asked) -> tuple[Graph, tuple[Tried | None, ...]]:
-    """The graph of a feed, and what came of its tails. Raises NoGraphError."""
+def trace_loader(loader: Any, asked: Asked) -> tuple[Graph, tuple[Tried | None, ...], TriedHead | None]:
+    """The graph of a feed, and what came of its tails and of the head of its loop. Raises NoGraphError."""
     before = _states()
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker
     try:
         feed = _Feed(loader, asked)
         graph = feed.graph()
-        return graph, tuple(feed.tried(tail, graph.samples) for tail in asked.tails)
+        tried = tuple(feed.tried(tail, graph.samples) for tail in asked.tails)
+        graph, head = feed.with_head(graph, threads)
+        return graph, tried, head
     except DifferentError as error:
         raise NoGraphError(str(error)) from error
     finally:
@@ -145,6 +151,7 @@ class _Feed:
         else:
             raise NoGraphError("the samples take different steps")
         del keep
+        self.batch = batch
         times = self.measure(count)
         collate = self.record_collate(batch, records) if self.batched or self.collate_fn is not default_convert else None
         if collate is not None:
@@ -158,6 +165,21 @@ class _Feed:
         if len(made) != 1 or self.collate_fn not in (default_collate, default_convert) or time.monotonic() > self.asked.deadline:
             return None
         return try_tail(made[0], tail, lambda: self.samples(count), batched=self.batched)
+
+    def with_head(self, graph: Graph, threads: int) -> tuple[Graph, TriedHead | None]:
+        """The graph with the head of the loop behind it, and what of the head must stay; None when that can't be seen here."""
+        head = self.asked.head
+        if head is None or not self.batched or time.monotonic() > self.asked.deadline:
+            return graph, None
+
+        def collated() -> Any:
+            _restore(self.begin)
+            return self.collate_fn(self.batch)
+
+        if container_problem(collated(), head) is not None:
+            return graph, None
+        space = {**module_space(head.module), **self.asked.frame}
+        return try_head(head, space, Batches(collated, len(self.batch), self.collate_fn is default_collate, _states), graph, threads)
 
     def of(self, container: Any, tail: Tail) -> bool:
         """Whether a container was made in the file of a tail."""

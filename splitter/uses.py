@@ -57,6 +57,8 @@ class _Walk:
     skip: frozenset[int]
     uses: list[Use] = field(default_factory=list)
     done: set[tuple[int, str]] = field(default_factory=set)
+    loaders: list[tuple[Module, ast.expr]] = field(default_factory=list)
+    containers: list[tuple[Module, ast.expr]] = field(default_factory=list)  # of loaders
     origin_class: Definition | None = None
 
     def add(self, kind: UseKind, module: Module, node: ast.AST, site: Site | None = None) -> None:
@@ -111,6 +113,7 @@ class _Walk:
         if (id(expr), f"{inner} in {path}") in self.done:
             return
         self.done.add((id(expr), f"{inner} in {path}"))
+        self.containers += [(module, expr)] if inner == "loader" else []
         parent = module.names.parent_of[expr]
         match parent:
             case ast.Assign(targets=targets):
@@ -158,6 +161,7 @@ class _Walk:
         if (id(expr), "loader") in self.done:
             return
         self.done.add((id(expr), "loader"))
+        self.loaders.append((module, expr))
         parent = module.names.parent_of[expr]
         match parent:
             case ast.Assign(targets=targets):
@@ -376,6 +380,24 @@ def loader_uses(found: Found, site: Site) -> list[Use]:
         for use in walk.uses
         if use.kind == "handed" or (use.kind == "change" and isinstance(use.node, ast.Attribute) and use.node.attr in parts)
     ]
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Where a loader gets to: the expressions that are it, those that hold it, and calls of strangers that are given it."""
+
+    loaders: tuple[tuple[Module, ast.expr], ...]
+    containers: tuple[tuple[Module, ast.expr], ...]
+    handed: frozenset[int]
+
+
+def loader_flow(found: Found, site: Site) -> Flow:
+    """Every expression of the program that may be this loader, as far as it can be followed."""
+    walk = _Walk(found, frozenset())
+    for place in (Place(site.module, site.call), *site.also):
+        walk.loader(place.module, place.expr)
+    handed = frozenset(id(use.node) for use in walk.uses if use.kind in ("handed", "change"))
+    return Flow(tuple(walk.loaders), tuple(walk.containers), handed)
 
 
 def _strange(found: Found, module: Module, node: ast.Attribute) -> bool:

@@ -193,10 +193,12 @@ def verify(
     workers: str | None,
     python: str,
     package: str = "",
+    heads: str = "[]",
 ) -> VerifyReport:
     """Run the script and the trainer program of its split side by side and compare them.
 
-    With `package` the script runs as `python -m package.script` does, from the folder that holds the package.
+    `heads` is what loops of the script do first that the split does on its workers (see `head_text.recorded`): the script's batches are
+    compared behind it. With `package` the script runs as `python -m package.script` does, from the folder that holds the package.
     The first `batches` batches of the first `epochs` epochs of every loader are compared; `workers` is SPLITTER_WORKERS for the split.
     Both run in the current folder with the same seed of hashes. One that fails because the other was in its way (a port, a new folder)
     runs once more, alone. A program that doesn't start shows up as a difference.
@@ -212,6 +214,7 @@ def verify(
             program = programs[side][0]
             asked = ["--batches", str(batches), "--epochs", str(epochs), "--parent", str(os.getpid()), "--seed", str(SEED)]
             asked += ["--package", package] if package and program is script else []
+            asked += ["--heads", heads] if program is script else []
             return [python, "-m", "splitter_runtime.record", "--out", f"{files}.jsonl", *asked, str(program), *args]
 
         def run(folder: Path, *sides: str) -> dict[str, Recording]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import builtins
+import copy
 import ctypes
 import functools
 import importlib
@@ -65,6 +66,29 @@ class Epoch:
     over: bool = False
 
 
+@dataclass(frozen=True)
+class Head:
+    """What a loop in these lines of a file does first with a batch, as the text of a function: the split gives what this gives."""
+
+    path: str
+    first: int
+    last: int
+    function: str
+
+    def apply(self, batch: object) -> object:
+        """The batch behind the head, when the loop is running; a copy is worked on. Else the batch."""
+        frame: types.FrameType | None = sys._getframe(1)
+        while frame is not None:
+            if self.first <= frame.f_lineno <= self.last and os.path.realpath(frame.f_code.co_filename) == self.path:
+                names = {**frame.f_globals, **frame.f_locals}
+                made: dict[str, Any] = {}
+                exec(compile(self.function, self.path, "exec", dont_inherit=True), names, made)
+                (function,) = made.values()
+                return function(copy.deepcopy(batch))
+            frame = frame.f_back
+        return batch
+
+
 @dataclass
 class Recorder:
     """What has been seen so far. Only the process that made it writes."""
@@ -72,6 +96,7 @@ class Recorder:
     out: BinaryIO
     batches: int
     epochs: int
+    heads: tuple[Head, ...] = ()
     process: int = field(default_factory=os.getpid)
     loaders: dict[int, Loader] = field(default_factory=dict)
     running: list[Epoch] = field(default_factory=list)
@@ -152,7 +177,7 @@ class Recorder:
         if epoch.taken < self.batches:
             from .record_values import describe
 
-            value = describe(batch)
+            value = describe(functools.reduce(lambda made, head: head.apply(made), self.heads, batch))
             self.write("batch", loader=epoch.loader, epoch=epoch.number, batch=epoch.taken, value=value, states=states())
         epoch.taken += 1
         return batch
@@ -326,13 +351,16 @@ def main() -> None:
     parser.add_argument("--parent", type=int, default=0, help="end when the process with this number does")
     parser.add_argument("--seed", type=int, help="what the generators start from, where the program does not seed them")
     parser.add_argument("--package", default="", help="the package that the program is a module of, when it runs by -m")
+    parser.add_argument("--heads", default="[]", help="what loops of the program do first that the split does on its workers, as JSON")
     parser.add_argument("program")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     if chosen.parent:
         die_with(chosen.parent)
     with open(chosen.out, "wb", buffering=1 << 20) as out:
-        status = run(chosen.program, chosen.arguments, Recorder(out, chosen.batches, chosen.epochs), chosen.seed, chosen.package)
+        heads = tuple(Head(**fields) for fields in json.loads(chosen.heads))
+        recorder = Recorder(out, chosen.batches, chosen.epochs, heads)
+        status = run(chosen.program, chosen.arguments, recorder, chosen.seed, chosen.package)
     sys.exit(status)
 
 
