@@ -19,19 +19,20 @@ if TYPE_CHECKING:
     from splitter.trace import Progress
 
 
-def compile_script(script: Path, *, streams: int | None = None) -> Plan:
+def compile_script(script: Path, *, streams: int | None = None, model_prefix: bool = False) -> Plan:
     """Read a script and decide what of it goes where. Writes nothing and runs nothing of the script.
 
     Args:
         script: the program that starts the training.
         streams: treat loaders with num_workers=0 as if the script had said num_workers=streams.
+        model_prefix: move the start of the model's forward as well; `weigh` checks it on samples, and takes it back where bits differ.
 
     Raises:
         InputError: the script can't be read (S101-S103).
     """
     program = read(script)
     found = find(program)
-    return plan(found, streams=streams)
+    return plan(found, streams=streams, model_prefix=model_prefix)
 
 
 @dataclass(frozen=True)

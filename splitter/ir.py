@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from splitter.graph import Cut, Graph
+    from splitter.prefix_types import Prefix, PrefixHead, PrefixTried, Rename
 
 Severity = Literal["error", "warning", "note"]
 Status = Literal["split", "left"]
@@ -88,7 +89,8 @@ class Builder:
     `environment` holds the expressions (dotted names) whose values the trainer sends; the first part of each is a parameter
     of the function, or a module global when it is listed in `globals`. `accepts` names the script's classes and functions that a dataset
     which the trainer sends may consist of. `draws`: the generators that making batches may draw from, when all is known
-    about it and any process may do it. `finish`: the end of its samples' transforms is left out, for the trainer.
+    about it and any process may do it. `finish`: the end of its samples' transforms is left out, for the trainer. `prefix`: each batch goes
+    through the start of the model's forward.
     """
 
     kind: Literal["dataset", "loader"]
@@ -104,6 +106,7 @@ class Builder:
     draws: tuple[str, ...] | None = None
     accepts: tuple[str, ...] = ()
     finish: Finish | None = None
+    prefix: PrefixHead | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "dataset") != (self.result is not None):
@@ -261,13 +264,15 @@ class Feed:
 class Profile:
     """What was recorded by running samples: for each feed, by name, its graph and what came of its tails, or the reason why there is none.
 
-    `key` stands for the text, the arguments and the versions; `price` is what a KiB that crosses was to cost (see `cut`).
+    `key` stands for the text, the arguments and the versions; `price` is what a KiB that crosses was to cost (see `cut`); `prefix` has, by
+    feed, what came of the start of the model's forward.
     """
 
     key: str
     price: float
     feeds: tuple[tuple[str, Graph, tuple[Tried | None, ...]], ...]
     reasons: tuple[tuple[str, str], ...] = ()
+    prefix: tuple[tuple[str, PrefixTried], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -302,7 +307,8 @@ class Plan:
     """What `emit` writes down: nothing is decided after this.
 
     `roots` has, for modules that are not beside the script, their top-level names and the folders where these are, relative to the
-    script's. `package` is the package of a script that is run as `python -m package.script`.
+    script's. `package` is the package of a script that is run as `python -m package.script`. `prefix`: the start of the model's forward is
+    on the worker, if samples show that it may be; `without` is the plan with it in its place.
     """
 
     script: SourceFile
@@ -321,6 +327,9 @@ class Plan:
     package: str = ""
     tails: tuple[Tail, ...] = ()
     profile: Profile | None = None
+    renames: tuple[Rename, ...] = ()
+    prefix: Prefix | None = None
+    without: Plan | None = None
 
     @property
     def split(self) -> bool:
