@@ -44,6 +44,7 @@ Price = Annotated[
     float | None, typer.Option("--price", min=0.0, metavar="US", help="What a KiB that crosses costs, in trainer-microseconds.")
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run samples also when nothing has changed since the last time.")]
+ModelPrefix = Annotated[bool, typer.Option("--model-prefix", help="Move what the model's forward does first with its inputs alone.")]
 
 BundlePath = Annotated[
     Path | None,
@@ -51,12 +52,12 @@ BundlePath = Annotated[
 ]
 
 
-def _compiled(script: Path, streams: int | None) -> Plan:
+def _compiled(script: Path, streams: int | None, model_prefix: bool = False) -> Plan:
     """The plan of a script. Its findings are printed; ends with status 3 when nothing can be split."""
     from splitter import console
     from splitter.compile import compile_script
 
-    plan = compile_script(script, streams=streams)
+    plan = compile_script(script, streams=streams, model_prefix=model_prefix)
     print(console.findings(plan, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
     return plan
 
@@ -75,9 +76,10 @@ def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, ou
 
     if not sys.platform.startswith("linux"):
         print("splitter: note: samples are run on Linux only; the cut stays at the loader", file=sys.stderr)
-        return plan
+        return plan if plan.without is None else plan.without
     with sampling() as progress:
         made = weigh(plan, script, args or (), how, out, progress)
+    print(console.weighed(plan, made, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
     for feed in made.feeds:
         if feed.uncut is not None:
             print(console.printable(f"splitter: note: {feed.name}: the cut stays at the loader: {feed.uncut}"), file=sys.stderr)
@@ -114,13 +116,16 @@ def transform(
     samples: Samples = 16,
     price: Price = None,
     again: Again = False,
+    model_prefix: ModelPrefix = False,
 ) -> None:
     """Write the worker and trainer programs of SCRIPT, with a report, beside it."""
     if diff and json:
         raise typer.BadParameter("--diff and --json both want standard output; give one of them")
     if bundle is not None and bundle.resolve() in {script.parent.resolve(), (out or script.parent).resolve()}:
         raise typer.BadParameter(f"--bundle {bundle}: give another folder than the one of the script or of the generated files")
-    plan = _compiled(script, streams)
+    if static and model_prefix:
+        raise typer.BadParameter("--model-prefix is checked on samples, and --static runs none; give one of them")
+    plan = _compiled(script, streams, model_prefix)
     if plan.split and not static:
         plan = _weighed(plan, script, args, _how(samples, price, again), script.parent if out is None else out)
     from splitter import console
@@ -199,9 +204,11 @@ def _check_one(*, script: Path, out: Path | None, streams: int | None) -> None:
     from splitter.compile import compile_script, weighed_before
     from splitter.current import compare
     from splitter.emit import emit
+    from splitter.profile import asked_for_prefix
     from splitter.run import relative
 
-    plan = weighed_before(compile_script(script, streams=streams), script.parent if out is None else out)
+    folder = script.parent if out is None else out
+    plan = weighed_before(compile_script(script, streams=streams, model_prefix=asked_for_prefix(script, folder)), folder)
     if not plan.split:
         print(console.findings(plan, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
         print(console.printable(f"splitter: {script}: no loader can be split any more"), file=sys.stderr)

@@ -54,6 +54,7 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     # Not at the top: networkx is a large import, and other commands need no cut.
     from splitter.cut import DEFAULT_PRICE
     from splitter.finish import parted
+    from splitter.prefix_choice import settled
     from splitter.profile import profile_key, stored
     from splitter.trace import trace
 
@@ -61,12 +62,13 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     key = profile_key(plan, arguments, how.samples)
     known = None if how.again else stored(plan, out)
     if known is not None and known.key == key and not known.reasons:
-        return parted(plan, replace(known, price=price))
+        return parted(settled(plan, known), replace(known, price=price))
     traced = trace(plan, script, arguments, samples=how.samples, seconds=how.seconds, progress=progress)
     split = {feed.name for feed in plan.feeds if feed.status == "split"}
     feeds = tuple((name, feed.graph, feed.tried) for name, feed in traced.feeds if feed.graph is not None)
     reasons = tuple((name, reason) for name, reason in traced.reasons.items() if name in split)
-    return parted(plan, Profile(key, price, feeds, reasons))
+    profile = Profile(key, price, feeds, reasons, traced.prefix)
+    return parted(settled(plan, profile), profile)
 
 
 def weighed_before(plan: Plan, out: Path) -> Plan:
@@ -75,7 +77,8 @@ def weighed_before(plan: Plan, out: Path) -> Plan:
 
     profile = stored(plan, out)
     if profile is None:
-        return plan
+        return plan if plan.without is None else plan.without
     from splitter.finish import parted
+    from splitter.prefix_choice import settled
 
-    return parted(plan, profile)
+    return parted(settled(plan, profile), profile)

@@ -20,7 +20,9 @@ from dataclasses import dataclass, field, replace
 import splitter
 from splitter.emit_finish import without_tail
 from splitter.emit_keywords import mapping
+from splitter.emit_prefix import Written, closing, constants, opening, swapped
 from splitter.ir import Builder, Finish, Fragment, Plan, Span
+from splitter.prefix_types import PrefixHead
 from splitter.splice import LIMIT, Grid, call, quoted
 
 RUNTIME = "splitter_runtime"
@@ -120,6 +122,8 @@ class _Writer:
         yield from worker.definitions
         for builder in worker.builders:
             yield from builder.body
+            if builder.prefix is not None:
+                yield builder.prefix.body
             for span in (builder.result, builder.collate_fn, builder.worker_init_fn):
                 if span is not None:
                     yield Fragment(span.path, span.line, span.end_line)
@@ -278,7 +282,25 @@ Change {script} and run `splitter transform {script}` again.
         if builder.result is not None:
             self._return(builder, builder.result, before)
         else:
+            if builder.prefix is not None:
+                self._head(builder.prefix, self._body_indent(builder))
             self._return_loader(builder)
+
+    def _head(self, prefix: PrefixHead, indent: str) -> None:
+        """The start of the model's forward, as a function of the batch."""
+        self._write(constants(prefix, indent, self._expression))
+        self.page.gap(1 if not (self.page.lines[-1].endswith(":") or self.page.lines[-1].lstrip().startswith("#")) else 0)
+        self._write(opening(prefix, indent, INDENT))
+        grids = self.grids
+        self.grids = {**grids, prefix.body.path: swapped(grids[prefix.body.path], prefix)}
+        self._carry(prefix.body, indent + INDENT)
+        self.grids = grids
+        self._write(closing(prefix, indent, INDENT))
+        self.page.gap(1)
+
+    def _write(self, lines: Iterable[Written]) -> None:
+        for line in lines:
+            self.page.add(line.text, None if line.place is None else Place(*line.place))
 
     def _body_indent(self, builder: Builder) -> str:
         """Tabs where the carried lines are indented by tabs, so that the two never meet in one block."""
@@ -298,6 +320,7 @@ Change {script} and run `splitter transform {script}` again.
         given = [("collate_fn", builder.collate_fn), ("worker_init_fn", builder.worker_init_fn)]
         spans = [(name, span) for name, span in given if span is not None]
         arguments = [f"{name}={self._expression(span, indent)}" for name, span in spans]
+        arguments += ["head=head"] if builder.prefix is not None else []
         flat = f"{indent}return {self.runtime}.Loader({', '.join(arguments)})"
         if len(flat) <= LIMIT and "\n" not in flat:
             place = Place(spans[0][1].path, spans[0][1].line) if len(spans) == 1 else None
@@ -307,6 +330,8 @@ Change {script} and run `splitter transform {script}` again.
         for name, span in spans:
             text = self._expression(span, indent + INDENT)
             self.page.add(f"{indent}{INDENT}{name}={text},", Place(span.path, span.line))
+        if builder.prefix is not None:
+            self.page.add(f"{indent}{INDENT}head=head,")
         self.page.add(f"{indent})")
 
     def _carry(self, fragment: Fragment, indent: str) -> None:
@@ -393,7 +418,8 @@ def _tuple(head: str, entries: Sequence[str], indent: str) -> str:
 def _extent(builder: Builder) -> str:
     """The lines that a builder comes from, for the comment on its first line."""
     spans = [span for span in (builder.result, builder.collate_fn, builder.worker_init_fn) if span is not None]
-    parts = [*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans)]
+    moved = [builder.prefix.body] if builder.prefix is not None else []
+    parts = [*builder.body, *moved, *(Fragment(span.path, span.line, span.end_line) for span in spans)]
     paths = dict.fromkeys(part.path for part in parts)
     extents = []
     for path in paths:

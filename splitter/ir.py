@@ -308,7 +308,7 @@ class Plan:
 
     `roots` has, for modules that are not beside the script, their top-level names and the folders where these are, relative to the
     script's. `package` is the package of a script that is run as `python -m package.script`. `prefix`: the start of the model's forward is
-    on the worker, if samples show that it may be; `without` is the plan with it in its place.
+    on the worker, if samples show that it may be; `without` is the plan with it in its place. `model_prefix`: the user has asked for it.
     """
 
     script: SourceFile
@@ -330,6 +330,7 @@ class Plan:
     renames: tuple[Rename, ...] = ()
     prefix: Prefix | None = None
     without: Plan | None = None
+    model_prefix: bool = False
 
     @property
     def split(self) -> bool:

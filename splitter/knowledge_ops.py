@@ -52,3 +52,15 @@ ESCAPES = frozenset({"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "
 # Types with a list of transforms, by name: those which always run all of them in turn, and those which choose.
 IN_TURN = frozenset({"Compose", "Sequential"})
 CHOOSING = frozenset({"RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "OneOrOther", "AutoAugment"})
+
+# Operations that give, with floating-point numbers among what they take, the same bits on every device: they compare, choose or place.
+EXACT = frozenset(
+    """
+eq ne lt le gt ge isnan isinf isfinite bucketize searchsorted where index index_select gather take embedding stack cat unbind
+neg abs minimum maximum clamp clamp_min clamp_max floor ceil trunc sign logical_not logical_and logical_or logical_xor
+constant_pad_nd one_hot scatter masked_fill full_like zeros_like ones_like _local_scalar_dense
+""".split()
+)
+
+# Operations that IEEE 754 rounds correctly, so that on a CPU neither vectors nor threads change a bit.
+IEEE = frozenset("add sub rsub mul div sqrt".split())

@@ -24,13 +24,13 @@ from splitter.decide import Decider
 from splitter.find import Found
 from splitter.flow import reaching
 from splitter.fragments import fragments, shared_line
-from splitter.ir import Diagnostic, Fragment, LoaderEdit, Plan, Removal
+from splitter.ir import Diagnostic, Fragment, Plan, Removal
 from splitter.origins import Lost, Origin, Tracer
 from splitter.prefix_forward import Start, start
 from splitter.prefix_head import head
 from splitter.prefix_loop import Key, Loop, NotFollowed, loops
 from splitter.prefix_model import ITSELF, Model, models
-from splitter.prefix_types import Constant, Prefix, PrefixFeed, PrefixHead, Rename
+from splitter.prefix_types import Prefix, PrefixFeed, PrefixHead, Rename
 from splitter.read import ENTRY, Module
 from splitter.resolve import Library
 from splitter.scopes import free_names, position
@@ -57,7 +57,7 @@ class _Fed:
 
 def with_prefix(found: Found, decider: Decider, sites: list[SitePlan], assemble: Callable[[], Plan]) -> Plan:
     """The plan with the start of a model's forward on the worker; without it, and with a note, where that can't be."""
-    plain = assemble()
+    plain = replace(assemble(), model_prefix=True)
     if not plain.split:
         return plain
     first: Diagnostic | None = None
@@ -152,7 +152,9 @@ class _Offer:
                         raise self._loop_reason(loop.module, event.node, "gives the model another part of the batch than another call")
         taken = {places[parameter] for parameter in begin.inputs if parameter in places}
         if len(places) != len(begin.inputs) or len(taken) != len(places):
-            raise self._loop_reason(site.site.module, site.site.call, "makes a loader of which not every input comes, each from its own place")
+            raise self._loop_reason(
+                site.site.module, site.site.call, "makes a loader of which not every input comes, each from its own place"
+            )
         for loop in own:
             for event in loop.events:
                 if event.key is None or (event.key in taken and event.parameter not in begin.inputs):
@@ -234,7 +236,7 @@ class _Offer:
     # --- the plan
 
     def applied(self, plain: Plan, made: Plan, begin: Start, fed: list[_Fed]) -> Plan:
-        module, forward = self.model.module, self.model.forward
+        module = self.model.module
         stretch = fragments(module, begin.statements)
         body = Fragment(module.file.path, stretch[0].first, stretch[-1].last)
         heads: dict[str, PrefixHead] = {}
@@ -266,6 +268,7 @@ class _Offer:
             renames=tuple(self.renames(begin)),
             prefix=prefix,
             without=plain,
+            model_prefix=True,
             roots=self.found.program.elsewhere({*self.found.program.modules} & {*files, *self._needed(made)}),
         )
 

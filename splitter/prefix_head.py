@@ -1,8 +1,8 @@
 """The start of a model's forward as the `head` of a loader builder: names and pieces of text.
 
-    for ids, prices, clicked in loader: ... model(ids, prices)         features, prices, clicked = batch
-    forward(self, features, prices): ... % self.buckets          ->    ... % buckets
-                                                                       return [rows, prices, clicked]
+for ids, prices, clicked in loader: ... model(ids, prices)         features, prices, clicked = batch
+forward(self, features, prices): ... % self.buckets          ->    ... % buckets
+                                                                   return [rows, prices, clicked]
 """
 
 from __future__ import annotations

@@ -88,8 +88,8 @@ def _model(found: Found, definition: Definition, forward: ast.FunctionDef) -> Mo
     for decorated in (definition.node, forward):
         for decorator in decorated.decorator_list:
             walk.problem_at(definition.module, decorator, "or its forward is decorated")
-    for module, node in _own_runs(found, definition):
-        walk.problem_at(module, node, "runs its own forward in another method")
+    for module, run in _own_runs(found, definition):
+        walk.problem_at(module, run, "runs its own forward in another method")
     return Model(definition, forward, made[0], tuple(walk.calls), walk.problem)
 
 

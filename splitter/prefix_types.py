@@ -1,8 +1,8 @@
 """The types of the model prefix: the start of a model's forward that the worker runs.
 
-    def forward(self, features, prices):            Prefix: statements 0 to 2, `rows` in the place of `features`
-        rows = hashed(features) % self.buckets      PrefixHead: the same in a loader builder of the worker, with `buckets`
-        return self.top(self.table(rows), prices)   Rename: the parameter is `rows` in the trainer
+def forward(self, features, prices):            Prefix: statements 0 to 2, `rows` in the place of `features`
+    rows = hashed(features) % self.buckets      PrefixHead: the same in a loader builder of the worker, with `buckets`
+    return self.top(self.table(rows), prices)   Rename: the parameter is `rows` in the trainer
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ class Constant:
 class PrefixHead:
     """The start of a model's forward as the function `head` of a loader builder.
 
-    `takes` are the lines that take its inputs out of the parameter `batch`, `gives` is the batch with its results in their places; `swaps` has what stands
-    in the body in place of the model's attributes.
+    `takes` are the lines that take its inputs out of the parameter `batch`, `gives` is the batch with its results in their places; `swaps`
+    has what stands in the body in place of the model's attributes.
     """
 
     constants: tuple[Constant, ...]

@@ -15,10 +15,12 @@ import json
 import os.path
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from splitter.graph_json import graph_from, graph_json
 from splitter.ir import Plan, Profile, Tried
+from splitter.prefix_json import tried_from
 
 LIBRARIES = ("torch", "torchvision", "numpy", "Pillow")
 
@@ -41,13 +43,23 @@ def stored(plan: Plan, out: Path) -> Profile | None:
     try:
         value = json.loads((out / f"{stem}_split.json").read_bytes())
         fields = value["profile"]
-        if value["digest"] != plan.digest or fields is None:
+        digests = {plan.digest, plan.without.digest if plan.without is not None else ""}
+        if value["digest"] not in digests or fields is None:
             return None
         feeds = tuple((name, graph_from(feed["graph"]), tuple(map(_tried_from, feed["tails"]))) for name, feed in fields["feeds"].items())
         reasons = tuple((str(name), str(reason)) for name, reason in fields["reasons"].items())
-        return Profile(str(fields["key"]), float(fields["price"]), feeds, reasons)
+        prefix = tuple((str(name), tried_from(each)) for name, each in fields.get("model_prefix", {}).items())
+        return Profile(str(fields["key"]), float(fields["price"]), feeds, reasons, prefix)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def asked_for_prefix(script: Path, out: Path) -> bool:
+    """Whether the split in `out` was written with --model-prefix."""
+    try:
+        return "model_prefix" in json.loads((out / f"{script.stem}_split.json").read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def profile_json(profile: Profile | None) -> dict[str, object] | None:
@@ -55,7 +67,8 @@ def profile_json(profile: Profile | None) -> dict[str, object] | None:
     if profile is None:
         return None
     feeds = {name: {"graph": graph_json(graph), "tails": [_tried_json(each) for each in tried]} for name, graph, tried in profile.feeds}
-    return {"key": profile.key, "price": profile.price, "feeds": feeds, "reasons": dict(profile.reasons)}
+    prefix = {"model_prefix": {name: asdict(tried) for name, tried in profile.prefix}} if profile.prefix else {}
+    return {"key": profile.key, "price": profile.price, "feeds": feeds, "reasons": dict(profile.reasons), **prefix}
 
 
 def _tried_json(tried: Tried | None) -> dict[str, object] | None:

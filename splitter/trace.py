@@ -25,6 +25,8 @@ from typing import Any
 
 from splitter.graph import Graph, Operation, Step, Value
 from splitter.ir import Plan, Span, Tried
+from splitter.prefix_json import prefix_fields, tried_from
+from splitter.prefix_types import PrefixTried
 from splitter.verify import started
 
 Progress = Callable[[str, int, int], None]
@@ -50,6 +52,7 @@ class Traced:
     """What came of every feed, by its name."""
 
     feeds: tuple[tuple[str, TracedFeed], ...]
+    prefix: tuple[tuple[str, PrefixTried], ...] = ()
 
     def __getitem__(self, name: str) -> TracedFeed:
         return dict(self.feeds)[name]
@@ -87,6 +90,7 @@ def trace(
     folder = os.path.realpath(script.parent)
     split = [feed for feed in plan.feeds if feed.status == "split"]
     found = {feed.name: TracedFeed(None, "the loader stays as it is") for feed in plan.feeds if feed.status != "split"}
+    tried: dict[str, PrefixTried] = {}
     if split:
         wanted = [
             {
@@ -101,11 +105,21 @@ def trace(
         files = [os.path.realpath(os.path.join(folder, path)) for path in plan.needs]
         options = ["--samples", str(samples), "--feeds", json.dumps(wanted), "--files", json.dumps(files)]
         options += ["--package", plan.package] if plan.package else []
-        found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress)
-    return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds))
+        if plan.prefix is not None:
+            path = os.path.realpath(os.path.join(folder, plan.prefix.body.path))
+            options += ["--prefix", json.dumps([path, prefix_fields(plan.prefix)])]
+        found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress, tried)
+    return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds), tuple(tried.items()))
 
 
-def _run(names: Sequence[str], options: Sequence[str], program: Sequence[str], seconds: float, progress: Progress) -> dict[str, TracedFeed]:
+def _run(
+    names: Sequence[str],
+    options: Sequence[str],
+    program: Sequence[str],
+    seconds: float,
+    progress: Progress,
+    tried: dict[str, PrefixTried],
+) -> dict[str, TracedFeed]:
     deadline = time.monotonic() + seconds
     found: dict[str, TracedFeed] = {}
     late = f"running the script took more than {seconds:g} s"
@@ -123,7 +137,10 @@ def _run(names: Sequence[str], options: Sequence[str], program: Sequence[str], s
                         if event.get("end"):
                             late = _NOT_MADE
                             break
-                        _take(event, found, progress)
+                        if "prefix" in event:
+                            tried[event["feed"]] = tried_from(event["prefix"])
+                        else:
+                            _take(event, found, progress)
                     else:
                         if time.monotonic() < deadline:
                             late = f"the script {_how(process.wait())}"

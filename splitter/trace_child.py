@@ -19,12 +19,18 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from splitter.graph import Graph
 from splitter.ir import Span, Tail
+from splitter.prefix_json import prefix_from
+from splitter.prefix_types import Prefix, PrefixFeed
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
+
+if TYPE_CHECKING:
+    from splitter.trace_prefix import Recorded
+    from splitter.trace_samples import Asked
 
 SEED = 20240229  # for scripts that do not seed
 
@@ -38,6 +44,20 @@ class Wanted:
     line: int
     end_line: int
     tails: tuple[Tail, ...] = ()
+
+
+@dataclass
+class Starting:
+    """The start of a model's forward, the file that it is in, and a batch of each loader whose batches the model gets."""
+
+    prefix: Prefix
+    path: str
+    frames: dict[str, types.FrameType] = field(default_factory=dict)
+    recorded: dict[str, Recorded] = field(default_factory=dict)
+
+    @property
+    def feeds(self) -> dict[str, PrefixFeed]:
+        return {feed.feed: feed for feed in self.prefix.feeds}
 
 
 @dataclass
@@ -56,6 +76,7 @@ class Tracing:
     listener: Callable[[str, tuple[Any, ...]], None] | None = None
     busy: bool = False
     constructed: set[str] = field(default_factory=set)
+    prefix: Starting | None = None
 
     def write(self, **fields: object) -> None:
         self.out.write(json.dumps(fields, separators=(",", ":")) + "\n")
@@ -91,6 +112,8 @@ class Tracing:
             file = os.path.realpath(frame.f_code.co_filename)
             for wanted in self.wanted:
                 if file == wanted.path and wanted.line <= frame.f_lineno <= wanted.end_line:
+                    if self.prefix is not None:
+                        self.prefix.frames[wanted.name] = frame
                     return wanted
             frame = frame.f_back
         return None
@@ -99,14 +122,26 @@ class Tracing:
         """A loader is iterated: training begins."""
         if self.idle():
             self.trace_pending()
+            self.try_prefix()
             self.finish()
 
     def trace_pending(self) -> None:
         for loader, wanted in self.pending:
             self.trace(loader, wanted)
         self.pending = []
-        if not self.wanted:
+        if not self.wanted and self.prefix is None:
             self.finish()
+
+    def try_prefix(self) -> None:
+        """Compare the start of forward in the model with what the worker would do: both are there when the first loop begins."""
+        if self.prefix is None or not self.prefix.recorded:
+            return
+        from splitter.trace_prefix import try_prefix
+
+        self.busy = True
+        for name, recorded in self.prefix.recorded.items():
+            tried = try_prefix(self.prefix.prefix, self.prefix.feeds[name], self.prefix.path, recorded)
+            self.write(feed=name, prefix=asdict(tried))
 
     def trace(self, loader: Any, wanted: Wanted) -> None:
         from splitter.trace_samples import Asked, NoGraphError, trace_loader
@@ -133,8 +168,20 @@ class Tracing:
             )
         else:
             self.write(feed=wanted.name, graph=graph_fields(graph), tried=[each and asdict(each) for each in tried])
+            if self.prefix is not None and wanted.name in self.prefix.feeds:
+                self.record_batch(loader, asked)
         finally:
             self.busy = False
+
+    def record_batch(self, loader: Any, asked: Asked) -> None:
+        """Keep a batch for the start of the model's forward."""
+        from splitter.trace_prefix import Recorded
+        from splitter.trace_samples import batch_of
+
+        assert self.prefix is not None
+        frame = self.prefix.frames[asked.feed]
+        batch, samples = batch_of(loader, asked)
+        self.prefix.recorded[asked.feed] = Recorded(batch, samples, frame.f_globals, dict(frame.f_locals))
 
     # --- hooks
 
@@ -240,6 +287,7 @@ def main() -> None:
     parser.add_argument("--feeds", required=True, help="name, file and lines of each loader, as JSON")
     parser.add_argument("--package", default="", help="the package that the script is a module of, when it runs by -m")
     parser.add_argument("--files", default="[]", help="local modules of the script, by real path, as JSON")
+    parser.add_argument("--prefix", help="the start of a model's forward, and the file that it is in, as JSON")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
@@ -249,9 +297,13 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
     with open(chosen.out, "w", encoding="utf-8") as out:
         tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, user)
+        if chosen.prefix is not None:
+            path, fields = json.loads(chosen.prefix)
+            tracing.prefix = Starting(prefix_from(fields), path)
         sys.addaudithook(tracing.audit)
         how = run(chosen.script, chosen.arguments, tracing, chosen.package)
         tracing.trace_pending()
+        tracing.try_prefix()
         for feed in tracing.wanted:
             tracing.write(feed=feed.name, reason=how)
         tracing.finish()
