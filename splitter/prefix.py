@@ -34,6 +34,7 @@ from splitter.prefix_types import Prefix, PrefixFeed, PrefixHead, Rename
 from splitter.read import ENTRY, Module
 from splitter.resolve import Library
 from splitter.scopes import free_names, position
+from splitter.settings import settings
 from splitter.slice import Slicer
 
 
@@ -61,7 +62,7 @@ def with_prefix(found: Found, decider: Decider, sites: list[SitePlan], assemble:
     if not plain.split:
         return plain
     first: Diagnostic | None = None
-    for model in models(found):
+    for model in sorted(models(found), key=lambda model: not model.calls):
         try:
             return _Offer(found, decider, sites, model).plan(plain, assemble)
         except _Not as reason:
@@ -91,6 +92,10 @@ class _Offer:
         except Refused as refusal:
             why = f"can't be made on the worker ({refusal.diagnostic.code})"
             raise _Not(Diagnostic("S423", refusal.diagnostic.span, (("name", self._named(refusal.diagnostic)), ("why", why)))) from None
+        problem = settings(self.found, self.decider.effects, slicers)[1]
+        if problem is not None:
+            why = f"used under a setting of a library that can't be made on the worker ({problem.code})"
+            raise _Not(Diagnostic("S423", problem.span, (("name", self._named(problem)), ("why", why))))
         before = [each.site.loader for each in fed]
         for each, slicer in zip(fed, slicers, strict=True):
             each.site.loader = slicer
@@ -108,15 +113,14 @@ class _Offer:
     def fed(self, begin: Start) -> list[_Fed]:
         """The loaders that the model's inputs come from."""
         every: dict[int, list[Loop]] = {}
+        lost: list[NotFollowed] = []
         for site in self.sites:
             if site.split:
                 try:
                     every[id(site)] = loops(self.found, site.site, self.model)
-                except NotFollowed as lost:
-                    every[id(site)] = []
-                    if self._calls_in(lost.module, lost.node) or site is self.sites[0]:
-                        raise self._loop_reason(lost.module, lost.node, "does something with a loader that can't be followed") from None
-        self._all_fed(begin, [loop for found in every.values() for loop in found])
+                except NotFollowed as found:
+                    lost.append(found)
+        self._all_fed(begin, [loop for found in every.values() for loop in found], lost)
         result = []
         for site in self.sites:
             own = every.get(id(site), [])
@@ -124,19 +128,23 @@ class _Offer:
                 result.append(self._site(site, own, begin))
         return result
 
-    def _calls_in(self, module: Module, node: ast.AST) -> bool:
-        return any(other is module for other, _ in self.model.calls)
-
-    def _all_fed(self, begin: Start, every: Iterable[Loop]) -> None:
+    def _all_fed(self, begin: Start, every: Iterable[Loop], lost: Iterable[NotFollowed]) -> None:
         """Every call of the model gets every input from a batch."""
         fed = {id(event.node) for loop in every for event in loop.events if event.parameter is not None}
         for module, call in self.model.calls:
             for name in begin.inputs:
                 given = self.model.given(call, name)
                 if given is None or id(given) not in fed:
+                    here = module.names.scope_of[call].function()
+                    for other in lost:
+                        if other.module is module and module.names.scope_of[other.node].function() is here:
+                            raise self._loop_reason(module, other.node, "can't be followed to the model alone")
                     text = f"`{module.text(call)}` calls the model with something that isn't the batch of a split loader"
                     way = "call the model in a loop over a loader, with the values of the batch"
                     raise _Not(Diagnostic("S421", module.span(call), (("what", text), ("way", way))))
+            caught = next((up for up in module.names.ancestors(call) if isinstance(up, (ast.Try, ast.FunctionDef))), None)
+            if isinstance(caught, ast.Try) and caught.handlers:
+                raise self._loop_reason(module, call, "is in a try, which errors of the start of forward would pass by")
 
     def _site(self, site: SitePlan, own: list[Loop], begin: Start) -> _Fed:
         whole = site.sent is None and all(candidate.refused is None for candidate in site.candidates)

@@ -17,6 +17,7 @@ import copy
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, replace
 
+from splitter.carry import frame_scope
 from splitter.changes import changes, passed
 from splitter.effects import Effects
 from splitter.find import Found
@@ -78,6 +79,7 @@ class _Constants:
         self.owners = {id(owner.node): owner for owner in owners}
         init = found.resolver.method(model.definition, "__init__")
         self.init = init.node if init is not None and isinstance(init.node, ast.FunctionDef) else None
+        self.frames = {frame_scope(site.module, site.call).node for site in found.sites}  # their names are at hand
 
     def written(self, name: str) -> tuple[Module, ast.expr]:
         """The one expression that the attribute is given, in the constructor or in the class."""
@@ -165,25 +167,36 @@ class _Constants:
     def _name(self, module: Module, name: ast.Name, depth: int) -> ast.expr | None:
         """What a name stands for; None when it is at hand by itself."""
         scope = module.names.scope_of[name].lookup(name.id)
-        if self.init is None or scope is None or scope.node is not self.init:
+        inner = scope is not None and scope.kind == "function" and scope.node not in self.frames
+        if scope is None or not inner:
             self.names.append((module, name))
             return None
         bindings = scope.bindings[name.id]
         if len(bindings) > 1:
             raise _Changing(module, name, "can't be followed")
         binding = bindings[0]
-        if binding.kind == "assign" and binding.value is not None and not binding.path and self._in_constructor(module, binding.node):
+        always = module.names.parent_of.get(binding.node) is scope.node
+        if binding.kind == "assign" and binding.value is not None and not binding.path and always:
             return self.expression(module, binding.value, depth + 1)
-        if binding.kind != "param":
+        made_in, call = self._call_of(module, name, scope.node) if binding.kind == "param" else (module, None)
+        if call is None or not isinstance(scope.node, ast.FunctionDef):
             raise _Changing(module, name, "can't be followed")
-        made_in, call = self.model.made
-        given = argument(call, self.init, name.id, bound=True)
+        given = argument(call, scope.node, name.id, bound=scope.node is self.init)
         if given is not None:
             return self.expression(made_in, given, depth + 1)
-        fallback = default(self.init, name.id)
+        fallback = default(scope.node, name.id)
         if fallback is None or any(isinstance(arg, ast.Starred) for arg in call.args) or any(k.arg is None for k in call.keywords):
             raise _Changing(made_in, call, "can't be followed")
         return self.expression(module, fallback, depth + 1)
+
+    def _call_of(self, module: Module, name: ast.Name, function: ast.AST) -> tuple[Module, ast.Call | None]:
+        """The one call that gives a parameter its value: the construction of the model, or that of a function around it."""
+        if function is self.init:
+            return self.model.made
+        if not isinstance(function, ast.FunctionDef) or self.found.resolver.owner(module, function) is not None:
+            return module, None
+        calls = self.found.resolver.call_sites(function)
+        return calls[0] if len(calls) == 1 and not self.found.resolver.escapes(function) else (module, None)
 
 
 def argument_of(call: ast.Call, position: int, name: str) -> ast.expr | None:

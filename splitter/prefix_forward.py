@@ -25,6 +25,9 @@ from splitter.resolve import Definition, Library, Value
 
 # Attributes of a tensor that are about its device, or its gradient.
 ELSEWHERE = frozenset("device is_cuda cuda cpu xpu numpy grad requires_grad requires_grad_ backward data data_ptr grad_fn".split())
+# Functions of torch about modes and settings of the process, but for those about a tensor.
+ASKING = ("torch.is_", "torch.get_", "torch.are_")
+PLAIN = frozenset({"torch.is_tensor", "torch.is_floating_point", "torch.is_nonzero", "torch.is_complex"})
 # What code does that keeps it in the trainer, in words.
 WORDS = {
     "draws": "draws random numbers",
@@ -193,9 +196,13 @@ class _Reader:
         if any(isinstance(target, Value) for target in targets):
             raise self.stays(node, "can't be followed")
         for target in targets:
+            if isinstance(target, Library) and target.name.startswith(ASKING) and target.name not in PLAIN:
+                raise self.stays(node, "asks for the state of the process")
             if isinstance(target, Definition) and isinstance(target.node, ast.ClassDef):
                 raise self.stays(node, "makes an object")
             if isinstance(target, Definition):
+                if target.node.decorator_list:
+                    raise self.stays(node, "calls a decorated function")
                 for fact in deep_facts(self.found, self.effects, target.module, target.node):
                     raise self.fact(fact)
 

@@ -16,11 +16,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from splitter.find import Found
+from splitter.flow import reaching
 from splitter.ir import Diagnostic
+from splitter.kinds import returned
 from splitter.knowledge import MODEL_BASES
 from splitter.loader_classes import is_super
 from splitter.read import Module
-from splitter.resolve import Definition, argument
+from splitter.resolve import Definition, Value, argument
+from splitter.scopes import Binding
 from splitter.uses import reads
 
 ITSELF = frozenset({"to", "cuda", "cpu", "train", "eval", "requires_grad_"})  # methods that give the model back
@@ -78,19 +81,80 @@ def _model(found: Found, definition: Definition, forward: ast.FunctionDef) -> Mo
         return None
     for module, call in made:
         walk.value(module, call)
-    if not walk.calls:
+    if not walk.calls and (walk.problem is None or any(_in_class(module, call) for module, call in made)):
         return None
+    for module, call in walk.calls:
+        if not _Surely(found, frozenset(id(one) for _, one in made)).is_model(module, call.func):
+            walk.problem_at(module, call, "may call another model")
     if len(made) > 1:
-        walk.problem_at(made[1][0], made[1][1], "is made more than once")
+        walk.problem_at(made[1][0], made[1][1], "makes a second model")
     for name in GLOBAL_HOOKS:
         for module, node in found.program.mentions(name):
-            walk.problem_at(module, node, "may be changed by a hook of all modules")
+            walk.problem_at(module, node, "is a hook of all modules")
     for decorated in (definition.node, forward):
         for decorator in decorated.decorator_list:
-            walk.problem_at(definition.module, decorator, "or its forward is decorated")
+            walk.problem_at(definition.module, decorator, "decorates the model or its forward")
     for module, run in _own_runs(found, definition):
-        walk.problem_at(module, run, "runs its own forward in another method")
+        walk.problem_at(module, run, "runs forward in another method")
     return Model(definition, forward, made[0], tuple(walk.calls), walk.problem)
+
+
+def _in_class(module: Module, node: ast.AST) -> bool:
+    """Whether something stands in a class: a model made there is a part of another, as a rule."""
+    return any(isinstance(up, ast.ClassDef) for up in module.names.ancestors(node))
+
+
+@dataclass(eq=False)
+class _Surely:
+    """Whether an expression is the model made at one of some calls, and nothing else: backwards."""
+
+    found: Found
+    made: frozenset[int]
+    seen: set[int] = field(default_factory=set)
+
+    def is_model(self, module: Module, expr: ast.expr) -> bool:
+        if id(expr) in self.seen:
+            return True
+        self.seen.add(id(expr))
+        match expr:
+            case ast.Call() if id(expr) in self.made:
+                return True
+            case ast.Call(func=ast.Attribute(value=value, attr=attr)) if attr in ITSELF:
+                return self.is_model(module, value)
+            case ast.Call():
+                function = self.found.resolver.definition(module, expr.func)
+                if function is None or isinstance(function.node, ast.ClassDef):
+                    return False
+                results = returned(function.node)
+                return bool(results) and all(self.is_model(function.module, result) for result in results)
+            case ast.IfExp():
+                return self.is_model(module, expr.body) and self.is_model(module, expr.orelse)
+            case ast.Name():
+                scope = module.names.scope_of[expr].lookup(expr.id)
+                bindings = reaching(expr, expr.id, module.names, scope) if scope is not None else []
+                return bool(bindings) and all(self._binds(binding) for binding in bindings)
+        return False
+
+    def _binds(self, binding: Binding) -> bool:
+        module = self.found.resolver.module(binding.scope)
+        if binding.kind in ("assign", "walrus") and binding.value is not None and not binding.path:
+            return self.is_model(module, binding.value)
+        if binding.kind == "import":
+            targets = self.found.resolver.of_binding(module, binding)
+            return bool(targets) and all(isinstance(target, Value) and self._binds(target.binding) for target in targets)
+        function = binding.scope.node
+        if binding.kind != "param" or not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return False
+        if self.found.resolver.escapes(function) or self.found.resolver.owner(module, function) is not None:
+            return False
+        calls = [(other, call) for other, call in self.found.resolver.call_sites(function) if not _switches(other, call)]
+        given = [(other, argument(call, function, binding.name, bound=False)) for other, call in calls]
+        return bool(given) and all(expr is not None and self.is_model(other, expr) for other, expr in given)
+
+
+def _switches(module: Module, call: ast.Call) -> bool:
+    """`model.train()`, which is no call of a function `train`."""
+    return isinstance(call.func, ast.Attribute) and call.func.attr in ITSELF and len(call.args) <= 1 and not call.keywords
 
 
 def _constructions(walk: _Walk, definition: Definition) -> Iterator[tuple[Module, ast.Call]]:

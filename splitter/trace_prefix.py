@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from splitter.knowledge_ops import EXACT, IEEE, SAME, TRAITS
+from splitter.knowledge_ops import EMPTY, EXACT, IEEE, INTEGER, PARTIAL, SAME, TRAITS
 from splitter.prefix_types import Prefix, PrefixFeed, PrefixTried
 from splitter.trace_tail import same_bits
 
@@ -56,13 +56,15 @@ def try_prefix(prefix: Prefix, feed: PrefixFeed, path: str, recorded: Recorded) 
         inputs = _inputs(feed, recorded.batch)
         kept = {name: tensor.clone() for name, tensor in inputs.items()}
         torch.set_num_threads(1)  # as in a worker
+        constants = _constants(feed, module, recorded)
         with _Watch(device=feed.device):
-            given = function(_constants(feed, module, recorded), **inputs)
+            given = function(constants, **inputs)
         torch.set_num_threads(threads)
         for name, tensor in inputs.items():
             if not same_bits(tensor, kept[name]):
                 raise _Differs(f"it changes its input `{name}`")
         for model in found:
+            _same_constants(feed, _constants(feed, module, recorded), constants, model)
             _same(prefix, given, _in_model(function, model, kept))
     except _Differs as differs:
         return PrefixTried(reason=differs.why, where=differs.line)
@@ -120,6 +122,17 @@ def _constants(feed: PrefixFeed, module: types.ModuleType, recorded: Recorded) -
     return types.SimpleNamespace(**{constant.attribute: eval(constant.text, space, names) for constant in feed.constants})
 
 
+def _same_constants(feed: PrefixFeed, made: Any, used: Any, model: Any) -> None:
+    """The model has the values that the worker makes, and running does not change them."""
+    for name in (constant.attribute for constant in feed.constants):
+        values = [getattr(owner, name) for owner in (made, used, model)]
+        values = [value.cpu() if isinstance(value, torch.Tensor) else value for value in values]
+        for value in values[1:]:
+            both = isinstance(value, torch.Tensor) and isinstance(values[0], torch.Tensor)
+            if type(value) is not type(values[0]) or not (same_bits(value, values[0]) if both else value == values[0]):
+                raise _Differs(f"`{name}` has another value in the model than where the loader is made")
+
+
 def _in_model(function: Callable[..., tuple[Any, ...]], model: Any, inputs: Mapping[str, torch.Tensor]) -> tuple[Any, ...]:
     held = next(iter([*model.parameters(), *model.buffers()]), None)
     device = torch.device("cpu") if held is None else held.device
@@ -139,11 +152,11 @@ def _bytes(tensors: Any) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
-class _Watch(TorchDispatchMode):
+class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Refuses operations whose bits may differ on a device, or with another number of threads."""
 
     def __init__(self, *, device: bool) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.device = device
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -153,19 +166,32 @@ class _Watch(TorchDispatchMode):
             raise _Differs(f"`{name}` draws random numbers", _line())
         given = [value for value in tree_flatten((args, kwargs))[0] if isinstance(value, torch.Tensor)]
         results = [value for value in tree_flatten(made)[0] if isinstance(value, torch.Tensor)]
-        floats = [value.is_floating_point() or value.is_complex() for value in (*given, *results)]
-        if any(floats) and given and not self.exact(name, function, given, results, kwargs or {}):
-            where = "on a device" if self.device else "on another number of threads"
-            raise _Differs(f"`{name}` computes with floating-point numbers, which may give other bits {where}", _line())
+        floats = any(value.is_floating_point() or value.is_complex() for value in (*given, *results))
+        if name in EMPTY or (given and not self.same_everywhere(name, function, given, results, floats, args, kwargs or {})):
+            what = "computes with floating-point numbers, which" if floats else "is an operation that"
+            raise _Differs(f"`{name}` {what} may give other bits {'on a device' if self.device else 'on another thread or host'}", _line())
         return made
 
-    def exact(self, name: str, function: Any, given: list[torch.Tensor], results: list[torch.Tensor], options: Mapping[str, Any]) -> bool:
-        if function.is_view or name in EXACT or name in SAME or "layout" in TRAITS.get(name, ()):
+    def same_everywhere(
+        self,
+        name: str,
+        function: Any,
+        given: list[torch.Tensor],
+        results: list[torch.Tensor],
+        floats: bool,
+        args: tuple[Any, ...],
+        options: Mapping[str, Any],
+    ) -> bool:
+        if function.is_view or EXACT & {name, f"{name}.{function._overloadname}"} or name in SAME or "layout" in TRAITS.get(name, ()):
             return True
         if name in ("_to_copy", "copy_"):
             narrows = given[-1].is_floating_point() and not results[0].is_floating_point()
             return not (narrows and self.device)  # what doesn't fit becomes something else on each device
-        return name in IEEE and not self.device and "alpha" not in options
+        if floats:
+            return name in IEEE and not self.device and "alpha" not in options
+        if name in PARTIAL and self.device and len(args) > 1 and isinstance(args[1], torch.Tensor) and args[1].dim():
+            return False
+        return torch.Tag.pointwise in function.tags or name in INTEGER
 
 
 def _line() -> int:
