@@ -153,8 +153,9 @@ def _run(
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the child gets: no token for workers, and the same order of sets in every run."""
-    return {"PYTHONHASHSEED": "0", **{name: value for name, value in environment.items() if not name.startswith("SPLITTER_TOKEN")}}
+    """What the child gets: nothing of workers, of which a token is the secret part, and the same order of sets in every run."""
+    kept = {name: value for name, value in environment.items() if not name.startswith("SPLITTER_") or name == "SPLITTER_TRACEBACK"}
+    return {"PYTHONHASHSEED": "0", **kept}
 
 
 def _how(status: int) -> str:

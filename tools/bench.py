@@ -17,7 +17,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from bench_experiments import EVERYTHING, KEYS, LOCAL_EXPERIMENTS, ROOT, Bench
+from bench_experiments import CUT_EXPERIMENTS, EVERYTHING, KEYS, LOCAL_EXPERIMENTS, ROOT, Bench
 from bench_rounds import Complaints, outcomes
 from bench_table import markdown_table, rich_table
 from rich.console import Console
@@ -53,7 +53,7 @@ def main() -> int:
     console, progress = Console(highlight=False), Console(stderr=True, highlight=False)
     if not console.is_terminal:
         console.width = WIDTH
-    offered = EVERYTHING if args.peers or args.only else LOCAL_EXPERIMENTS
+    offered = EVERYTHING if args.peers or args.only else (*LOCAL_EXPERIMENTS, *CUT_EXPERIMENTS)
     keys = args.only or KEYS
     chosen = [experiment for experiment in offered if any(row.key in keys for row in experiment.rows)]
     complaints = Complaints(progress)

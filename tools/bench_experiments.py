@@ -17,13 +17,16 @@ from pathlib import Path
 from bench_memory import measure_memory
 from bench_table import SPLIT, Compare, Numbers, Row, derive
 from bench_venvs import PEERS, Peer, ensure_venv
+from chaos_network import ADDRESSES, Cable
 from command import CommandError, Finished, run_command, server
 from photos import write_photos_once
 
 ROOT = Path(__file__).resolve().parent.parent
 TOOLS = ROOT / "tools"
 TRANSFORM_SECONDS, RUN_SECONDS, START_SECONDS = 120.0, 300.0, 60.0
-TORCH, BARE = "torch", "bare"
+TORCH, BARE, LOADER = "torch", "bare", "loader"
+CUT = "cut"  # folder of splits whose cut was chosen by running samples
+SLOW = 200  # megabits a second
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,9 @@ def prepare_script(bench: Bench, script: str) -> None:
     if script == "jpeg":
         write_photos_once(bench.folder / "data", train=1500, val=300)
     shutil.copyfile(TOOLS / "measured" / f"{script}.py", bench.folder / f"{script}.py")
-    argv = [sys.executable, "-m", "splitter", "transform", "--static", f"{script}.py", "--", "data"]
-    run_command(argv, folder=bench.folder, seconds=TRANSFORM_SECONDS, env=bench.env)
+    for options in (["--static"], *([["--samples", "16", "--out", CUT]] if script == "jpeg" else [])):
+        argv = [sys.executable, "-m", "splitter", "transform", *options, f"{script}.py", "--", "data"]
+        run_command(argv, folder=bench.folder, seconds=TRANSFORM_SECONDS, env=bench.env)
 
 
 def local_pair(script: str, arguments: Arguments) -> tuple[Contender, ...]:
@@ -99,11 +103,23 @@ def local_pair(script: str, arguments: Arguments) -> tuple[Contender, ...]:
 
 
 def run_remote(bench: Bench, script: str, hosts: int, arguments: list[str]) -> Numbers:
-    """Run the trainer with `hosts` worker programs that listen on loopback."""
+    """Run the trainer with `hosts` worker programs that listen on loopback. `script` may be in a folder of its own."""
     argv = [sys.executable, f"{script}_worker.py", "--listen", "127.0.0.1:0"]
     with contextlib.ExitStack() as stack:
         workers = [stack.enter_context(server(argv, folder=bench.folder, seconds=START_SECONDS, env=bench.env)) for _ in range(hosts)]
         return bench.run(f"{script}_trainer.py", *arguments, env={"SPLITTER_WORKERS": ",".join(workers)})
+
+
+def run_over_cable(bench: Bench, script: str, arguments: list[str]) -> Numbers:
+    """Run trainer and worker in networks of their own, with a cable between them that lets SLOW megabits a second through."""
+    with Cable() as cable:
+        cable.shape(SLOW)
+        listen = ("--listen", f"{ADDRESSES['worker']}:0", "--insecure")
+        worker = [*cable.inside("worker"), sys.executable, f"{script}_worker.py", *listen]
+        with server(worker, folder=bench.folder, seconds=START_SECONDS, env=bench.env) as address:
+            argv = [*cable.inside("trainer"), sys.executable, f"{script}_trainer.py", *arguments]
+            ended = run_command(argv, folder=bench.folder, seconds=RUN_SECONDS, env={**bench.env, "SPLITTER_WORKERS": address})
+    return derive(parse_numbers(script, ended), ended.started)
 
 
 def run_bare(bench: Bench) -> Numbers:
@@ -200,9 +216,30 @@ LOCAL_EXPERIMENTS = (
         most_rounds=3,
     ),
 )
+CUT_EXPERIMENTS = (
+    Experiment(
+        "cut",
+        "jpeg",
+        (
+            Contender(SPLIT, lambda bench: run_remote(bench, f"{CUT}/jpeg", 1, of_jpeg(bench))),
+            Contender(LOADER, lambda bench: run_remote(bench, "jpeg", 1, of_jpeg(bench))),
+        ),
+        (Row("cut", "JPEG pipeline, remote on loopback, cut by operations", LOADER, "cut at the loader", "images/s", Compare.RATE, 1.0),),
+    ),
+    Experiment(
+        "cut-slow",
+        "jpeg",
+        (
+            Contender(SPLIT, lambda bench: run_over_cable(bench, f"{CUT}/jpeg", ["data", "--epochs", "1"])),
+            Contender(LOADER, lambda bench: run_over_cable(bench, "jpeg", ["data", "--epochs", "1"])),
+        ),
+        (Row("cut-slow", f"the same over a link of {SLOW} Mbit/s", LOADER, "cut at the loader", "images/s", Compare.RATE, 3.0),),
+        most_rounds=3,
+    ),
+)
 PEER_EXPERIMENTS = (
     against_peers("peers", "memory", FLOATS, "remote, float32 images from memory, 2 workers", "GB/s", 1.0),
     against_peers("peers-jpeg", "jpeg", of_jpeg, "remote, JPEG pipeline, same transforms, 2 workers", "images/s", 1.3),
 )
-EVERYTHING = (*LOCAL_EXPERIMENTS, *PEER_EXPERIMENTS)
+EVERYTHING = (*LOCAL_EXPERIMENTS, *CUT_EXPERIMENTS, *PEER_EXPERIMENTS)
 KEYS = tuple(dict.fromkeys(row.key for experiment in EVERYTHING for row in experiment.rows))

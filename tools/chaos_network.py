@@ -176,6 +176,11 @@ class Cable:
         """Packets arrive again."""
         self._ip("worker", "link", "set", "worker", "up")
 
+    def shape(self, megabits: int) -> None:
+        """Let no more than so many megabits a second through, from the worker to the trainer. Needs `tc`."""
+        command = ["tc", "qdisc", "replace", "dev", "worker", "root", "tbf", "rate", f"{megabits}mbit", "burst", "256kb", "latency", "50ms"]
+        self._run("worker", *command)
+
     def close(self) -> None:
         """Give up the namespaces; they go when what runs in them has ended."""
         for holder in self._holders.values():
@@ -197,6 +202,9 @@ class Cable:
                 raise CableError(holder.stderr.read().decode(errors="replace").strip() or "no answer")
 
     def _ip(self, side: str, *arguments: str) -> None:
-        ended = subprocess.run([*self.inside(side), "ip", *arguments], capture_output=True, text=True, timeout=LIMIT_S)
+        self._run(side, "ip", *arguments)
+
+    def _run(self, side: str, *command: str) -> None:
+        ended = subprocess.run([*self.inside(side), *command], capture_output=True, text=True, timeout=LIMIT_S)
         if ended.returncode != 0:
-            raise CableError(f"ip {' '.join(arguments)}: {ended.stderr.strip()}")
+            raise CableError(f"{' '.join(command)}: {ended.stderr.strip()}")

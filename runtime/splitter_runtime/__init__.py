@@ -3,7 +3,8 @@
 Importing this imports neither torch nor gRPC; scripts set environment variables before they import those. Names are
 resolved on first use.
 
-In a worker program: dataset, loader, Loader, roots, serve. In a trainer program: program, RemoteDataset, replicated, DataLoader.
+In a worker program: dataset, loader, Loader, roots, serve. In a trainer program: program, RemoteDataset, replicated,
+DataLoader, ScaleToFloat.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .builders import dataset as dataset
     from .builders import loader as loader
     from .data_loader import DataLoader as DataLoader
+    from .finish import ScaleToFloat as ScaleToFloat
     from .local_modules import roots as roots
     from .remote_dataset import RemoteDataset as RemoteDataset
     from .remote_dataset import replicated as replicated
@@ -34,6 +36,7 @@ _HOMES = {
     "RemoteDataset": "remote_dataset",
     "replicated": "remote_dataset",
     "DataLoader": "data_loader",
+    "ScaleToFloat": "finish",
 }
 
 

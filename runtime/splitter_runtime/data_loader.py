@@ -13,6 +13,7 @@ from torch.utils.data._utils import collate
 
 from .adapters import install, remember
 from .errors import CodecError, ConfigError
+from .finishing import work_of
 from .inline import InlineIterator
 from .parked import Parked
 from .remote_dataset import described, feed_of, number_of
@@ -204,6 +205,7 @@ def _open_site(loader: DataLoader, dataset: Any, feed: Any, environment: Mapping
         if given is not None and not str(getattr(given, "__module__", "")).startswith("torch.utils.data."):
             what = f"{attribute}={getattr(given, '__qualname__', given)!s} is not in the worker program"
             raise ConfigError.of("R601", what=what)
+    work_of(loader, in_main=False)  # says early what is wrong
     stateless = all(name is not None and manifest.datasets.get(name) is True for name in names)
     draws = [manifest.dataset_draws.get(name or "") for name in names]
     collates_freely = feed is None or manifest.loaders[feed] is True

@@ -7,7 +7,7 @@
         AuthError         R3xx  token or certificate refused
         WorkerLostError   R4xx  a worker, template or stream ended
         RemoteError       R5xx  the worker's program failed in a way that has no exception type here
-        ConfigError       R6xx  an option or environment variable is wrong
+        ConfigError       R6xx  an option or environment variable is wrong, or what a script was split for has changed
 
 Every message starts with its code and ends with what to do: `R102: batch[0]["x"]: a tensor that ... Call .detach() on it`.
 `CODES` maps a code to its message (fields in braces) and hint, so that `splitter explain R102` can print them.
@@ -113,6 +113,10 @@ CODES: dict[str, tuple[str, str]] = {
         "loader {loader} can't go on from the saved state: {why}",
         "Correct it, or begin the epoch again without load_state_dict().",
     ),
+    "R604": (
+        "{what}, other than in the samples that were recorded when the script was split",
+        "Transform the script again, with more samples (--samples) or with --static.",
+    ),
 }
 
 
@@ -153,4 +157,4 @@ class RemoteError(SplitterError):
 
 
 class ConfigError(SplitterError):
-    """An option or an environment variable is wrong."""
+    """An option or an environment variable is wrong, or what a script was split for is not what it meets."""

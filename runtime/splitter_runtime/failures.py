@@ -194,10 +194,31 @@ class StreamFailure(ExceptionWrapper):
             raise
 
 
+class FinishFailure(ExceptionWrapper):
+    """What the finish of a batch raised, in its place."""
+
+    def __init__(self, error: BaseException, which: str) -> None:
+        """`which`: the samples of the batch, in words."""
+        where = "while its batch was finished in the trainer"
+        super().__init__((type(error), error, error.__traceback__), where)  # type: ignore[no-untyped-call]
+        self._own = str(error) if isinstance(error, SplitterError) else None
+        self._samples = which
+
+    def reraise(self) -> None:
+        """Raise; an error of the runtime itself keeps its own text, which starts with its code."""
+        try:
+            if self._own is not None:
+                raise self.exc_type(self._own)
+            super().reraise()  # type: ignore[no-untyped-call]
+        except BaseException as error:
+            _note(error, self._samples)
+            raise
+
+
 class Lost(ExceptionWrapper):
     """A stream that will not answer any more, in the place of a batch: passes through torch's pinning thread as it is."""
 
-    def __init__(self, error: SplitterError) -> None:
+    def __init__(self, error: BaseException) -> None:
         self.error = error
 
     def reraise(self) -> None:

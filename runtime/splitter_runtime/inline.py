@@ -26,7 +26,7 @@ from torch.utils.data import (
 )
 from torch.utils.data.dataloader import _DatasetKind, _SingleProcessDataLoaderIter
 
-from . import ahead, ambient
+from . import ahead, ambient, finishing
 from .errors import CodecError, WorkerLostError
 from .frames import Kind
 from .notices import tell
@@ -283,6 +283,9 @@ class InlineIterator(_SingleProcessDataLoaderIter):
             luck = _LUCK.setdefault(site, Luck(site.tally.site.name, ambient.GENERATORS if site.draws is None else site.draws))
             self._sampler_iter: Any = Lookahead(self._sampler_iter, fetcher, luck)
             self._dataset_fetcher = self._sampler_iter
+        work = finishing.work_of(loader, in_main=True)
+        if work is not None:
+            self._dataset_fetcher = finishing.FinishedFetcher(self._dataset_fetcher, work)
 
     def _next_data(self) -> Any:
         try:

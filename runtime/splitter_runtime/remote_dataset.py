@@ -15,6 +15,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from . import ambient
 from .errors import ConfigError
+from .finish import Finish
 from .frames import Frame, Kind
 from .session import Session
 from .trees import describe
@@ -36,6 +37,21 @@ def feed_of(value: Any) -> str | None:
         feed: str | None = object.__getattribute__(value, "_splitter_feed")
         return feed
     return _twins.get(id(value), (None, None, None))[1]
+
+
+def finish_of(value: Any) -> Finish | None:
+    """What is to be done here to samples of a dataset of the worker; None for nothing, and for other values."""
+    if isinstance(value, RemoteDataset):
+        finish: Finish | None = object.__getattribute__(value, "_splitter_finish")
+        return finish
+    return None
+
+
+def _whole_number_of(value: Any) -> int | None:
+    """As number_of; ConfigError for a dataset whose samples are finished here, which another dataset on the worker would get unfinished."""
+    if finish_of(value) is not None:
+        raise ConfigError.of("R601", what="a dataset with a finish can't be a part of another dataset on the worker")
+    return number_of(value)
 
 
 def described(environment: Mapping[str, object]) -> dict[str, Any]:
@@ -71,6 +87,8 @@ def _answer(handle: Any, session: Session, frame: Frame, arguments: tuple[Any, .
     if mark == "iterator":
         return RemoteIterator(session, rest[0])
     if mark == "dataset":
+        if finish_of(handle) is not None:
+            raise ConfigError.of("R601", what="a dataset with a finish makes another dataset, whose samples nobody finishes")
         return make_handle(session, rest[0], rest[1], None)
     return session_object(session, rest[0])
 
@@ -89,13 +107,19 @@ class RemoteMethod:
 
 
 class RemoteIterator(_Handle):
-    """An iterator on the worker."""
+    """An iterator on the worker; `finish` is what is done here to what it gives."""
+
+    def __init__(self, session: Session, number: int, finish: Finish | None = None) -> None:
+        super().__init__(session, number)
+        object.__setattr__(self, "_splitter_finish", finish)
 
     def __iter__(self) -> Iterator[Any]:
         return self
 
     def __next__(self) -> Any:
-        return _ask(self, "call", "__next__", (), {})
+        value = _ask(self, "call", "__next__", (), {})
+        finish: Finish | None = object.__getattribute__(self, "_splitter_finish")
+        return value if finish is None else finish.sample(value)
 
 
 class RemoteDataset(Dataset[Any], _Handle):
@@ -104,15 +128,20 @@ class RemoteDataset(Dataset[Any], _Handle):
     An instance has the special methods that the real dataset has, and is an IterableDataset when that is one. Attributes are read,
     written and called on the worker; values that come back are copies. Raises what the builder raises; CodecError for
     values that can't be sent.
+
+    `finish` is what is left to do here to each sample, in the form of one: callables and None in tuples, lists and dicts (see `finish`).
+    Indexing and iterating give finished samples, and loaders finished batches.
     """
 
-    def __new__(cls, feed: str, environment: Mapping[str, object] | None = None) -> RemoteDataset:
+    def __new__(cls, feed: str, environment: Mapping[str, object] | None = None, finish: Any = None) -> RemoteDataset:
         session = Session.current()
         fresh = session.number()
-        frame = session.call("construct", feed, described(environment or {}), fresh=fresh)
-        return make_handle(session, fresh, frame.value, feed)
+        sent = {name: describe(value, _whole_number_of) for name, value in (environment or {}).items()}
+        made = None if finish is None else Finish(finish)
+        frame = session.call("construct", feed, sent, fresh=fresh)
+        return make_handle(session, fresh, frame.value, feed, made)
 
-    def __init__(self, feed: str, environment: Mapping[str, object] | None = None) -> None:
+    def __init__(self, feed: str, environment: Mapping[str, object] | None = None, finish: Any = None) -> None:
         """Everything is done by then."""
 
     def __getattr__(self, name: str) -> Any:
@@ -140,10 +169,25 @@ class RemoteDataset(Dataset[Any], _Handle):
 
 def _special(name: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any) -> Any:
-        return _ask(self, "call", name, describe(args, number_of), {}, changes=name not in ("__len__", "__bool__", "__contains__"))
+        value = _ask(self, "call", name, describe(args, number_of), {}, changes=name not in ("__len__", "__bool__", "__contains__"))
+        finish = finish_of(self)
+        return value if finish is None or name not in _GIVING else _finished(finish, name, value)
 
     method.__name__ = method.__qualname__ = name
     return method
+
+
+_GIVING = ("__getitem__", "__getitems__", "__iter__", "__next__")  # samples
+
+
+def _finished(finish: Finish, name: str, value: Any) -> Any:
+    """What one of these methods gives, finished."""
+    if name == "__getitems__":
+        return [finish.sample(sample) for sample in value]
+    if isinstance(value, RemoteIterator):
+        object.__setattr__(value, "_splitter_finish", finish)
+        return value
+    return value if name == "__iter__" else finish.sample(value)
 
 
 _classes: dict[tuple[str, bool, tuple[str, ...]], type] = {}
@@ -151,7 +195,9 @@ _handles: weakref.WeakValueDictionary[int, RemoteDataset] = weakref.WeakValueDic
 _twins: dict[int, tuple[int | None, str | None, Any]] = {}  # id of a local dataset -> its remote twin's number and feed, a reference
 
 
-def make_handle(session: Session, number: int, description: Mapping[str, Any], feed: str | None) -> RemoteDataset:
+def make_handle(
+    session: Session, number: int, description: Mapping[str, Any], feed: str | None, finish: Finish | None = None
+) -> RemoteDataset:
     """The handle of a dataset that is there already."""
     key = (description["type"], description["iterable"], tuple(description["methods"]))
     if key not in _classes:
@@ -159,6 +205,7 @@ def make_handle(session: Session, number: int, description: Mapping[str, Any], f
         _classes[key] = type(description["type"], bases, {name: _special(name) for name in description["methods"]})
     handle: RemoteDataset = object.__new__(_classes[key])
     object.__setattr__(handle, "_splitter_feed", feed)
+    object.__setattr__(handle, "_splitter_finish", finish)
     _Handle.__init__(handle, session, number)
     _handles[number] = handle
     return handle

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils.data._utils.worker import _worker_loop
-from torch.utils.data.dataloader import _DatasetKind, _MultiProcessingDataLoaderIter
+from torch.utils.data.dataloader import _BaseDataLoaderIter, _DatasetKind, _MultiProcessingDataLoaderIter
 
-from . import ambient
+from . import ambient, finishing
 from .errors import SplitterError, WorkerLostError
 from .failures import Lost, samples
 from .frames import Kind, pack_value
@@ -163,6 +163,10 @@ class StreamContext:
         """What was asked for under these numbers."""
         return [self._indices.get(number) for number in numbers]
 
+    def index(self, number: int) -> Any:
+        """What was asked for under this number."""
+        return self._indices.get(number)
+
     def killed(self, number: int, worker: str, why: str, indices: Any) -> SplitterError:
         """The error that says that one batch brings every process down."""
         shown = samples(indices[0] if indices else None)
@@ -228,14 +232,19 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
             self._context.go_on(replayed)
         vars(view).update(multiprocessing_context=self._context)
         loader._progress = self._progress
+        self._context.results.work = finishing.work_of(loader, in_main=False)
         super().__init__(view)
+        if self._context.results.work is not None:
+            finishing.start(self)
         if replayed is None:
             self._progress.base_seed = int(self._base_seed)
         self._num_yielded = self._progress.passed
+        advance: Any = _BaseDataLoaderIter.__next__
+        self._watched = advance.__code__.co_filename != torch.utils.data.dataloader.__file__  # somebody has put a function around it
 
     def __next__(self) -> Any:
         profiled = torch.autograd._profiler_enabled()  # type: ignore[attr-defined]
-        if profiled or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
+        if profiled or self._watched or self._sampler_iter is None or self._dataset_kind != _DatasetKind.Map:
             return super().__next__()
         # The same without the record for a profiler, which takes as long as all else here.
         data = self._next_data()

@@ -18,6 +18,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration, _Resum
 
 from .errors import CodecError, ConfigError, SplitterError
 from .failures import Lost, StreamFailure
+from .finishing import Work, finished
 from .frames import Frame, Kind, pack, pack_value
 from .inbox import LOOK, Ended, Inbox
 from .notices import tell
@@ -77,6 +78,7 @@ class ResultQueue:
         self.inbox = Inbox(context.site.session.settings.patience)
         self.streams: dict[Any, Stream] = {}  # by channel
         self._ready: deque[Any] = deque()
+        self.work: Work | None = None  # to be done to batches
         self._version = context.site.session.version
         self._batches = 0
 
@@ -97,7 +99,8 @@ class ResultQueue:
                 if until is not None and time.monotonic() >= until:
                     raise
         self._batches += 1
-        return self._ready.popleft()
+        result = self._ready.popleft()
+        return result if self.work is None else finished(result, self.work, self._context.index)
 
     def pump(self, timeout: float | None) -> None:
         """Take one event. queue.Empty after `timeout` seconds."""

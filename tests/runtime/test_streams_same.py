@@ -251,3 +251,17 @@ show()
 def test_a_profiler_sees_each_batch(scratch: Scratch) -> None:
     body = f"loader = DataLoader(Noise(21), batch_size=4, num_workers=1)\n{PROFILED}"
     assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,)))
+
+
+def test_a_function_around_the_iterators_sees_each_batch(scratch: Scratch) -> None:
+    """As libraries and `splitter verify` put one."""
+    before = """
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+advance, seen = _BaseDataLoaderIter.__next__, []
+def watched(self):
+    seen.append(1)
+    return advance(self)
+_BaseDataLoaderIter.__next__ = watched
+"""
+    body = before + "for batch in DataLoader(Noise(21), batch_size=4, num_workers=2):\n    see(batch)\nprint(len(seen))\nshow()\n"
+    assert assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,))).startswith("7\n")
