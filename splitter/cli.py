@@ -72,11 +72,12 @@ def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, ou
     """The plan with the cheapest cut, chosen by running samples; a line for each loader whose samples can't be run."""
     from splitter import console
     from splitter.compile import weigh
+    from splitter.prefix_choice import choices
     from splitter.progress import sampling
 
     if not sys.platform.startswith("linux"):
         print("splitter: note: samples are run on Linux only; the cut stays at the loader", file=sys.stderr)
-        return plan if plan.without is None else plan.without
+        return choices(plan)[-1]
     with sampling() as progress:
         made = weigh(plan, script, args or (), how, out, progress)
     print(console.weighed(plan, made, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
@@ -123,8 +124,7 @@ def transform(
         raise typer.BadParameter("--diff and --json both want standard output; give one of them")
     if bundle is not None and bundle.resolve() in {script.parent.resolve(), (out or script.parent).resolve()}:
         raise typer.BadParameter(f"--bundle {bundle}: give another folder than the one of the script or of the generated files")
-    if static and model_prefix:
-        raise typer.BadParameter("--model-prefix is checked on samples, and --static runs none; give one of them")
+    _not_static(static, model_prefix)
     plan = _compiled(script, streams, model_prefix)
     if plan.split and not static:
         plan = _weighed(plan, script, args, _how(samples, price, again), script.parent if out is None else out)
@@ -256,10 +256,12 @@ def verify(
     static: Static = False,
     samples: Samples = 16,
     price: Price = None,
+    model_prefix: ModelPrefix = False,
 ) -> None:
     """Run SCRIPT and its split side by side and compare batches and random-number generators."""
     _linux_only()
-    plan = _compiled(script, streams)
+    _not_static(static, model_prefix)
+    plan = _compiled(script, streams, model_prefix)
     if not plan.split:
         raise _nothing_split(plan)
     if not static:
@@ -277,6 +279,7 @@ def verify(
             workers=workers,
             python=sys.executable,
             package=plan.package,
+            moved=plan.prefix.moved if plan.prefix is not None else None,
         )
     print(result)
     raise typer.Exit(DONE if result.identical else INTERNAL)
@@ -340,6 +343,11 @@ def top(
         print(f"splitter: {error}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from None
     raise typer.Exit(DONE if answered else INTERNAL)
+
+
+def _not_static(static: bool, model_prefix: bool) -> None:
+    if static and model_prefix:
+        raise typer.BadParameter("--model-prefix is checked on samples, and --static runs none; give one of them")
 
 
 def _linux_only() -> None:

@@ -73,12 +73,12 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
 
 def weighed_before(plan: Plan, out: Path) -> Plan:
     """The plan as `weigh` has made it when it wrote to `out`; as it is when it hasn't. Runs nothing."""
+    from splitter.prefix_choice import choices, settled
     from splitter.profile import stored
 
     profile = stored(plan, out)
     if profile is None:
-        return plan if plan.without is None else plan.without
+        return choices(plan)[-1]
     from splitter.finish import parted
-    from splitter.prefix_choice import settled
 
     return parted(settled(plan, profile), profile)

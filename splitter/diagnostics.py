@@ -174,7 +174,7 @@ CODES: dict[str, Rule] = {
     "S425": Rule(
         "note",
         "model prefix: not the same on the worker",
-        "the start of forward stays in the model: {why}",
+        "what forward does from here on stays in the model: {why}",
         "keep it to operations on integers, casts, look-ups and layout, whose bits are the same everywhere",
     ),
     "S901": Rule(

@@ -287,8 +287,11 @@ class _Editor:
         fragments = [removal.fragment for removal in self.edits.removals]
         fills = dict(_emptied(self.grid, {line for part in fragments for line in range(part.first, part.last + 1)}))
         result = []
-        for part in fragments:
+        for removal in self.edits.removals:
+            part = removal.fragment
             fill = "".join(text for line, text in fills.items() if part.first <= line <= part.last)
+            if removal.comment:
+                fill = self.grid.indent(part.last) + f"# {removal.comment}{self.grid.newline}" + fill
             surplus = 0 if fill else _surplus(self.grid, part.first, part.last)
             end = self.grid.starts[min(part.last + surplus, len(self.grid.lines))]
             result.append(Splice(self.grid.starts[part.first - 1], end, fill))

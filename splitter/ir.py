@@ -207,10 +207,11 @@ class ClassEdit:
 
 @dataclass(frozen=True)
 class Removal:
-    """Trainer: whole statements that nothing reads any more once the dataset's construction has left."""
+    """Trainer: whole statements that nothing reads any more, or that the worker runs; with a comment that stands in for them."""
 
     module: str
     fragment: Fragment
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -265,14 +266,14 @@ class Profile:
     """What was recorded by running samples: for each feed, by name, its graph and what came of its tails, or the reason why there is none.
 
     `key` stands for the text, the arguments and the versions; `price` is what a KiB that crosses was to cost (see `cut`); `prefix` has, by
-    feed, what came of the start of the model's forward.
+    feed, what came of the start of the model's forward, the longest first.
     """
 
     key: str
     price: float
     feeds: tuple[tuple[str, Graph, tuple[Tried | None, ...]], ...]
     reasons: tuple[tuple[str, str], ...] = ()
-    prefix: tuple[tuple[str, PrefixTried], ...] = ()
+    prefix: tuple[tuple[str, tuple[PrefixTried, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -308,7 +309,8 @@ class Plan:
 
     `roots` has, for modules that are not beside the script, their top-level names and the folders where these are, relative to the
     script's. `package` is the package of a script that is run as `python -m package.script`. `prefix`: the start of the model's forward is
-    on the worker, if samples show that it may be; `without` is the plan with it in its place. `model_prefix`: the user has asked for it.
+    on the worker, if samples show that it may be; `without` is the plan to take otherwise, with less of it or with nothing.
+    `model_prefix`: the user has asked for it.
     """
 
     script: SourceFile

@@ -26,7 +26,7 @@ from splitter.flow import reaching
 from splitter.fragments import fragments, shared_line
 from splitter.ir import Diagnostic, Fragment, Plan, Removal
 from splitter.origins import Lost, Origin, Tracer
-from splitter.prefix_forward import Start, start
+from splitter.prefix_forward import Start, starts
 from splitter.prefix_head import head
 from splitter.prefix_loop import Key, Loop, NotFollowed, loops
 from splitter.prefix_model import ITSELF, Model, models
@@ -64,7 +64,7 @@ def with_prefix(found: Found, decider: Decider, sites: list[SitePlan], assemble:
     first: Diagnostic | None = None
     for model in sorted(models(found), key=lambda model: not model.calls):
         try:
-            return _Offer(found, decider, sites, model).plan(plain, assemble)
+            return _Offer(found, decider, sites, model).plans(plain, assemble)
         except _Not as reason:
             first = first or reason.diagnostic
     if first is None:
@@ -78,14 +78,32 @@ class _Offer:
     def __init__(self, found: Found, decider: Decider, sites: list[SitePlan], model: Model) -> None:
         self.found, self.decider, self.sites, self.model = found, decider, sites, model
 
-    def plan(self, plain: Plan, assemble: Callable[[], Plan]) -> Plan:
-        """Raises _Not."""
+    def plans(self, plain: Plan, assemble: Callable[[], Plan]) -> Plan:
+        """The plan with the longest start, and in its `without` those with shorter ones. Raises _Not when there is none."""
         if self.model.problem is not None:
             raise _Not(self.model.problem)
-        begin = start(self.found, self.decider.effects, self.model)
-        if isinstance(begin, Diagnostic):
-            raise _Not(begin)
-        fed = self.fed(begin)
+        begins = starts(self.found, self.decider.effects, self.model)
+        if isinstance(begins, Diagnostic):
+            raise _Not(begins)
+        reason: _Not | None = None
+        possible: list[tuple[Start, list[_Fed]]] = []
+        for begin in begins:
+            try:
+                possible.append((begin, self.fed(begin)))
+            except _Not as other:
+                reason = reason or other
+        plan = plain
+        for rank, (begin, fed) in reversed(list(enumerate(possible))):
+            try:
+                plan = self.plan(plain, plan, assemble, begin, fed, rank)
+            except _Not as other:
+                reason = reason or other
+        if plan is plain and reason is not None:
+            raise reason
+        return plan
+
+    def plan(self, plain: Plan, shorter: Plan, assemble: Callable[[], Plan], begin: Start, fed: list[_Fed], rank: int) -> Plan:
+        """Raises _Not."""
         try:
             shared_line(self.model.module, begin.statements)
             slicers = [self.slicer(each.site, begin) for each in fed]
@@ -102,7 +120,7 @@ class _Offer:
         made = assemble()
         for each, old in zip(fed, before, strict=True):
             each.site.loader = old
-        return self.applied(plain, made, begin, fed)
+        return self.applied(plain, shorter, made, begin, fed, rank)
 
     @staticmethod
     def _named(reason: Diagnostic) -> str:
@@ -243,7 +261,7 @@ class _Offer:
 
     # --- the plan
 
-    def applied(self, plain: Plan, made: Plan, begin: Start, fed: list[_Fed]) -> Plan:
+    def applied(self, plain: Plan, shorter: Plan, made: Plan, begin: Start, fed: list[_Fed], rank: int) -> Plan:
         module = self.model.module
         stretch = fragments(module, begin.statements)
         body = Fragment(module.file.path, stretch[0].first, stretch[-1].last)
@@ -258,7 +276,13 @@ class _Offer:
             PrefixFeed(each.site.name, tuple(sorted(each.places.items())), each.device, heads[each.site.name].constants) for each in fed
         )
         prefix = Prefix(
-            module.name, self.model.definition.node.name, body, (begin.first, begin.first + len(begin.statements)), begin.results, feeds
+            rank,
+            module.name,
+            self.model.definition.node.name,
+            body,
+            (begin.first, begin.first + len(begin.statements)),
+            begin.results,
+            feeds,
         )
         files = {file.module: file for file in made.modules}
         if module.name != ENTRY:
@@ -266,19 +290,25 @@ class _Offer:
         for other, _ in self.model.calls:
             if other.name != ENTRY and any(rename.module == other.name for rename in self.renames(begin)):
                 files[other.name] = other.file
-        digest = hashlib.sha256(f"{plain.digest} prefix".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{plain.digest} prefix {prefix.statements}".encode()).hexdigest()[:16]
         return replace(
             made,
             digest=f"sha256:{digest}",
             modules=tuple(files[name] for name in sorted(files)),
             worker=replace(made.worker, builders=builders),
-            removals=(*made.removals, Removal(module.name, body)),
+            removals=(*made.removals, Removal(module.name, body, self.comment(begin))),
             renames=tuple(self.renames(begin)),
             prefix=prefix,
-            without=plain,
+            without=shorter,
             model_prefix=True,
             roots=self.found.program.elsewhere({*self.found.program.modules} & {*files, *self._needed(made)}),
         )
+
+    @staticmethod
+    def comment(begin: Start) -> str:
+        """What stands in forward for the statements that have moved."""
+        made = ", ".join(f"`{result}`" if result == of else f"`{result}` of `{of}`" for result, of in begin.results)
+        return f"splitter: the worker makes {made}, in the head of its loaders"
 
     def _needed(self, made: Plan) -> set[str]:
         """The modules that the worker imports."""

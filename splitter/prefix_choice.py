@@ -9,38 +9,56 @@ from __future__ import annotations
 from dataclasses import replace
 
 from splitter.ir import Diagnostic, Fragment, Plan, Profile, Span
+from splitter.prefix_json import tried_of
 from splitter.prefix_types import Prefix
 from splitter.splice import Grid
 
 
+def choices(plan: Plan) -> list[Plan]:
+    """The plan, and those to take in its place when bits differ: with less and less of forward, at last with nothing of it."""
+    return [plan] if plan.without is None else [plan, *choices(plan.without)]
+
+
 def settled(plan: Plan, profile: Profile) -> Plan:
-    """The plan with the start of forward on the worker, when it was seen on a batch of every feed that it gives the same there."""
-    if plan.prefix is None or plan.without is None:
-        return plan
-    tried, reasons = dict(profile.prefix), dict(profile.reasons)
-    for feed in plan.prefix.feeds:
+    """The plan with as much of forward on the worker as was seen to give the same there, on a batch of every feed that the model gets.
+
+    Why it is not more is a finding, S425, of the plan that is chosen.
+    """
+    note: tuple[Diagnostic, ...] = ()
+    for choice in choices(plan):
+        reason = _reason(plan, choice, profile)
+        if reason is None:
+            return replace(choice, diagnostics=(*choice.diagnostics, *note))
+        note = note or (reason,)
+    raise AssertionError("a plan without a prefix has no reason against it")
+
+
+def _reason(plan: Plan, choice: Plan, profile: Profile) -> Diagnostic | None:
+    """Why a choice can't be made; None when it can."""
+    if choice.prefix is None:
+        return None
+    tried, reasons = tried_of(replace(choice, profile=profile)), dict(profile.reasons)
+    for feed in choice.prefix.feeds:
         found = tried.get(feed.feed)
         if found is None:
-            return _without(
-                plan, plan.without, f"of `{feed.feed}` no batch was made: {reasons.get(feed.feed, 'the script did not iterate it')}"
-            )
+            why = reasons.get(feed.feed, "the script did not iterate a loader in time")
+            return _finding(plan, choice.prefix, f"no batch of `{feed.feed}` was seen: {why}", 0)
         if found.reason is not None:
-            return _without(plan, plan.without, found.reason, found.where)
-    return plan
+            return _finding(plan, choice.prefix, found.reason, found.where)
+    return None
 
 
-def _without(plan: Plan, plain: Plan, why: str, line: int = 0) -> Plan:
-    assert plan.prefix is not None
-    body = plan.prefix.body
+def _finding(plan: Plan, prefix: Prefix, why: str, line: int) -> Diagnostic:
+    body = prefix.body
     text = next(source.text for source in (plan.script, *plan.modules) if source.path == body.path)
     grid, number = Grid(text), line or body.first
     span = Span(body.path, number, len(grid.indent(number)), number, len(grid.line(number)))
-    return replace(plain, diagnostics=(*plain.diagnostics, Diagnostic("S425", span, (("why", why),))))
+    return Diagnostic("S425", span, (("why", why),))
 
 
 def bytes_line(plan: Plan, prefix: Prefix) -> str:
     """`40 bytes a sample cross as `features`, 64 as `rows`.` for each feed; empty when no sample ran."""
-    tried = dict(plan.profile.prefix) if plan.profile is not None else {}
+    tried = tried_of(plan)
     found = [(feed.feed, tried[feed.feed]) for feed in prefix.feeds if feed.feed in tried]
     said = {(each.before, each.after) for _, each in found}
     if not found:

@@ -74,8 +74,8 @@ class Stays(Exception):
         self.diagnostic = diagnostic
 
 
-def start(found: Found, effects: Effects, model: Model) -> Start | Diagnostic:
-    """The longest start of forward that may move; a finding when there is none."""
+def starts(found: Found, effects: Effects, model: Model) -> tuple[Start, ...] | Diagnostic:
+    """The starts of forward that may move, the longest first; a finding when there is none."""
     body = model.forward.body
     first = 1 if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) else 0
     reader = _Reader(found, effects, model)
@@ -87,7 +87,7 @@ def start(found: Found, effects: Effects, model: Model) -> Start | Diagnostic:
             reason = stays.diagnostic
             break
         count += 1
-    counts = None
+    counts, made = None, []
     for end in range(count, first, -1):
         results, wanted = _results(model.forward, body[first:end], body[end:])
         counts = counts or (len(wanted), len(results))
@@ -97,7 +97,9 @@ def start(found: Found, effects: Effects, model: Model) -> Start | Diagnostic:
             constants = {
                 name: known.of(inside) for name, known in reader.constants.items() if any(id(node) in inside for node in known.uses)
             }
-            return Start(moved, first, _read(model.forward, moved), results, constants)
+            made.append(Start(moved, first, _read(model.forward, moved), results, constants))
+    if made:
+        return tuple(made)
     if counts is not None and counts[0]:
         why = f"begins with statements that make {counts[0]} values of {_inputs_read(model.forward, body[first:count])}"
         hint = "make one of each input that is not read any more"

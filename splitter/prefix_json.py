@@ -27,7 +27,7 @@ def prefix_from(fields: Mapping[str, Any]) -> Prefix:
     )
     first, last = fields["statements"]
     results = tuple((result, parameter) for result, parameter in fields["results"])
-    return Prefix(fields["module"], fields["owner"], Fragment(**fields["body"]), (first, last), results, feeds)
+    return Prefix(fields["rank"], fields["module"], fields["owner"], Fragment(**fields["body"]), (first, last), results, feeds)
 
 
 def tried_from(fields: Mapping[str, Any]) -> PrefixTried:
@@ -36,12 +36,19 @@ def tried_from(fields: Mapping[str, Any]) -> PrefixTried:
     return PrefixTried(int(fields["before"]), int(fields["after"]), None if reason is None else str(reason), int(fields["where"]))
 
 
+def tried_of(plan: Plan) -> dict[str, PrefixTried]:
+    """What came of a plan's prefix, by feed."""
+    if plan.prefix is None or plan.profile is None:
+        return {}
+    return {name: tried[plan.prefix.rank] for name, tried in plan.profile.prefix if plan.prefix.rank < len(tried)}
+
+
 def shown(plan: Plan) -> dict[str, object]:
     """The prefix for people and programs: {"model_prefix": {...}}, null when nothing of a model moved; nothing when nobody asked for it."""
     if plan.prefix is None:
         return {"model_prefix": None} if plan.model_prefix else {}
     prefix = plan.prefix
-    tried = dict(plan.profile.prefix) if plan.profile is not None else {}
+    tried = tried_of(plan)
     feeds = {
         feed.feed: {
             "places": dict(feed.places),

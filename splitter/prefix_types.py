@@ -53,14 +53,24 @@ class PrefixFeed:
 
 @dataclass(frozen=True)
 class Prefix:
-    """The first statements of a model's forward, which the worker can run. `results`: each with the parameter whose place it takes."""
+    """The first statements of a model's forward, which the worker can run. `results`: each with the parameter whose place it takes.
 
+    `rank`: how many longer ones there are, which may turn out to give other bits.
+    """
+
+    rank: int
     module: str
     owner: str
     body: Fragment
     statements: tuple[int, int]
     results: tuple[tuple[str, str], ...]
     feeds: tuple[PrefixFeed, ...]
+
+    @property
+    def moved(self) -> dict[str, tuple[int | str, ...]]:
+        """For each feed, the places of a batch that have results of forward in them."""
+        replaced = {parameter for _, parameter in self.results}
+        return {feed.feed: tuple(key for name, key in feed.places if name in replaced) for feed in self.feeds}
 
 
 @dataclass(frozen=True)

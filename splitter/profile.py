@@ -20,6 +20,7 @@ from pathlib import Path
 
 from splitter.graph_json import graph_from, graph_json
 from splitter.ir import Plan, Profile, Tried
+from splitter.prefix_choice import choices
 from splitter.prefix_json import tried_from
 
 LIBRARIES = ("torch", "torchvision", "numpy", "Pillow")
@@ -43,12 +44,11 @@ def stored(plan: Plan, out: Path) -> Profile | None:
     try:
         value = json.loads((out / f"{stem}_split.json").read_bytes())
         fields = value["profile"]
-        digests = {plan.digest, plan.without.digest if plan.without is not None else ""}
-        if value["digest"] not in digests or fields is None:
+        if value["digest"] not in [each.digest for each in choices(plan)] or fields is None:
             return None
         feeds = tuple((name, graph_from(feed["graph"]), tuple(map(_tried_from, feed["tails"]))) for name, feed in fields["feeds"].items())
         reasons = tuple((str(name), str(reason)) for name, reason in fields["reasons"].items())
-        prefix = tuple((str(name), tried_from(each)) for name, each in fields.get("model_prefix", {}).items())
+        prefix = tuple((str(name), tuple(map(tried_from, tried))) for name, tried in fields.get("model_prefix", {}).items())
         return Profile(str(fields["key"]), float(fields["price"]), feeds, reasons, prefix)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -67,7 +67,7 @@ def profile_json(profile: Profile | None) -> dict[str, object] | None:
     if profile is None:
         return None
     feeds = {name: {"graph": graph_json(graph), "tails": [_tried_json(each) for each in tried]} for name, graph, tried in profile.feeds}
-    prefix = {"model_prefix": {name: asdict(tried) for name, tried in profile.prefix}} if profile.prefix else {}
+    prefix = {"model_prefix": {name: [asdict(each) for each in tried] for name, tried in profile.prefix}} if profile.prefix else {}
     return {"key": profile.key, "price": profile.price, "feeds": feeds, "reasons": dict(profile.reasons), **prefix}
 
 

@@ -25,6 +25,7 @@ from typing import Any
 
 from splitter.graph import Graph, Operation, Step, Value
 from splitter.ir import Plan, Span, Tried
+from splitter.prefix_choice import choices
 from splitter.prefix_json import prefix_fields, tried_from
 from splitter.prefix_types import PrefixTried
 from splitter.verify import started
@@ -52,7 +53,7 @@ class Traced:
     """What came of every feed, by its name."""
 
     feeds: tuple[tuple[str, TracedFeed], ...]
-    prefix: tuple[tuple[str, PrefixTried], ...] = ()
+    prefix: tuple[tuple[str, tuple[PrefixTried, ...]], ...] = ()
 
     def __getitem__(self, name: str) -> TracedFeed:
         return dict(self.feeds)[name]
@@ -90,7 +91,7 @@ def trace(
     folder = os.path.realpath(script.parent)
     split = [feed for feed in plan.feeds if feed.status == "split"]
     found = {feed.name: TracedFeed(None, "the loader stays as it is") for feed in plan.feeds if feed.status != "split"}
-    tried: dict[str, PrefixTried] = {}
+    tried: dict[str, list[PrefixTried]] = {}
     if split:
         wanted = [
             {
@@ -107,9 +108,9 @@ def trace(
         options += ["--package", plan.package] if plan.package else []
         if plan.prefix is not None:
             path = os.path.realpath(os.path.join(folder, plan.prefix.body.path))
-            options += ["--prefix", json.dumps([path, prefix_fields(plan.prefix)])]
+            options += ["--prefix", json.dumps([path, [prefix_fields(each.prefix) for each in choices(plan) if each.prefix is not None]])]
         found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress, tried)
-    return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds), tuple(tried.items()))
+    return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds), tuple((name, tuple(each)) for name, each in tried.items()))
 
 
 def _run(
@@ -118,7 +119,7 @@ def _run(
     program: Sequence[str],
     seconds: float,
     progress: Progress,
-    tried: dict[str, PrefixTried],
+    tried: dict[str, list[PrefixTried]],
 ) -> dict[str, TracedFeed]:
     deadline = time.monotonic() + seconds
     found: dict[str, TracedFeed] = {}
@@ -138,7 +139,7 @@ def _run(
                             late = _NOT_MADE
                             break
                         if "prefix" in event:
-                            tried[event["feed"]] = tried_from(event["prefix"])
+                            tried.setdefault(event["feed"], []).append(tried_from(event["prefix"]))
                         else:
                             _take(event, found, progress)
                     else:

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from splitter.graph import Graph
 from splitter.ir import Span, Tail
 from splitter.prefix_json import prefix_from
-from splitter.prefix_types import Prefix, PrefixFeed
+from splitter.prefix_types import Prefix
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
 
@@ -48,16 +48,16 @@ class Wanted:
 
 @dataclass
 class Starting:
-    """The start of a model's forward, the file that it is in, and a batch of each loader whose batches the model gets."""
+    """Starts of a model's forward, the longest first, the file that they are in, and a batch of each loader that the model gets."""
 
-    prefix: Prefix
+    prefixes: tuple[Prefix, ...]
     path: str
     frames: dict[str, types.FrameType] = field(default_factory=dict)
     recorded: dict[str, Recorded] = field(default_factory=dict)
 
     @property
-    def feeds(self) -> dict[str, PrefixFeed]:
-        return {feed.feed: feed for feed in self.prefix.feeds}
+    def feeds(self) -> set[str]:
+        return {feed.feed for prefix in self.prefixes for feed in prefix.feeds}
 
 
 @dataclass
@@ -139,9 +139,16 @@ class Tracing:
         from splitter.trace_prefix import try_prefix
 
         self.busy = True
-        for name, recorded in self.prefix.recorded.items():
-            tried = try_prefix(self.prefix.prefix, self.prefix.feeds[name], self.prefix.path, recorded)
-            self.write(feed=name, prefix=asdict(tried))
+        for prefix in self.prefix.prefixes:
+            kept = True
+            for feed in prefix.feeds:
+                recorded = self.prefix.recorded.get(feed.feed)
+                if recorded is not None:
+                    tried = try_prefix(prefix, feed, self.prefix.path, recorded)
+                    self.write(feed=feed.feed, prefix=asdict(tried))
+                    kept = kept and tried.reason is None
+            if kept:
+                break
 
     def trace(self, loader: Any, wanted: Wanted) -> None:
         from splitter.trace_samples import Asked, NoGraphError, trace_loader
@@ -287,7 +294,7 @@ def main() -> None:
     parser.add_argument("--feeds", required=True, help="name, file and lines of each loader, as JSON")
     parser.add_argument("--package", default="", help="the package that the script is a module of, when it runs by -m")
     parser.add_argument("--files", default="[]", help="local modules of the script, by real path, as JSON")
-    parser.add_argument("--prefix", help="the start of a model's forward, and the file that it is in, as JSON")
+    parser.add_argument("--prefix", help="the file of a model, and starts of its forward, as JSON")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
@@ -299,7 +306,7 @@ def main() -> None:
         tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, user)
         if chosen.prefix is not None:
             path, fields = json.loads(chosen.prefix)
-            tracing.prefix = Starting(prefix_from(fields), path)
+            tracing.prefix = Starting(tuple(map(prefix_from, fields)), path)
         sys.addaudithook(tracing.audit)
         how = run(chosen.script, chosen.arguments, tracing, chosen.package)
         tracing.trace_pending()
