@@ -30,7 +30,7 @@ from splitter.prefix_forward import Start, starts
 from splitter.prefix_head import head
 from splitter.prefix_loop import Key, Loop, NotFollowed, loops
 from splitter.prefix_model import ITSELF, Model, models
-from splitter.prefix_types import Prefix, PrefixFeed, PrefixHead, Rename
+from splitter.prefix_types import WHOLE, Prefix, PrefixFeed, PrefixHead, Rename
 from splitter.read import ENTRY, Module
 from splitter.resolve import Library
 from splitter.scopes import free_names, position
@@ -173,7 +173,7 @@ class _Offer:
         places: dict[str, Key] = {}
         for loop in own:
             for event in loop.events:
-                if event.parameter in begin.inputs and event.parameter is not None and event.key is not None:
+                if event.parameter in begin.inputs and event.parameter is not None:
                     if places.setdefault(event.parameter, event.key) != event.key:
                         raise self._loop_reason(loop.module, event.node, "gives the model another part of the batch than another call")
         taken = {places[parameter] for parameter in begin.inputs if parameter in places}
@@ -183,7 +183,8 @@ class _Offer:
             )
         for loop in own:
             for event in loop.events:
-                if event.key is None or (event.key in taken and event.parameter not in begin.inputs):
+                other = (event.key == WHOLE) != (WHOLE in taken)
+                if other or (event.key in taken and event.parameter not in begin.inputs):
                     raise self._loop_reason(loop.module, event.node, "reads what the start of forward would take the place of")
         if len({type(key) for loop in own for key in (event.key for event in loop.events)}) > 1:
             raise self._loop_reason(site.site.module, site.site.call, "makes a loader whose batches are read by number and by name")
@@ -232,10 +233,10 @@ class _Offer:
         for known in begin.constants.values():
             for other, name in known.names:
                 self._one_meaning(other, name)
-                self._constant_name(slicer, other, name)
+                self._constant_name(slicer, other, name, known.text)
         return slicer
 
-    def _constant_name(self, slicer: Slicer, module: Module, name: ast.Name) -> None:
+    def _constant_name(self, slicer: Slicer, module: Module, name: ast.Name, text: str) -> None:
         """A name in a constant's text: of a module, or of the function that makes the loader, from before that."""
         scope = module.names.scope_of[name].lookup(name.id)
         if scope is None or (scope.kind == "module" and (module is not slicer.module or frame_scope(module, slicer.at) is not scope)):
@@ -245,7 +246,22 @@ class _Offer:
         bindings = reaching(name, name.id, module.names, scope) if here else []
         if not bindings or any(position(binding.node) > position(slicer.at) for binding in bindings):
             raise Refused(slicer.carrier.not_plain(module, name, {"unknown"}))
-        slicer.name(module, name, "batch")
+        handed_on = not isinstance(module.names.parent_of[name], ast.Attribute)
+        if handed_on and self.found.kinds.of(module, name) == "namespace":  # its attributes are read where the model is made
+            self._attributes(slicer, module, name, text)
+        else:
+            slicer.name(module, name, "batch")
+
+    def _attributes(self, slicer: Slicer, module: Module, name: ast.Name, text: str) -> None:
+        """Send the attributes of parsed arguments that a constant's text reads."""
+        nodes = (node for node in ast.walk(ast.parse(text, mode="eval")) if isinstance(node, ast.Attribute))
+        read = dict.fromkeys(node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == name.id)
+        for attribute in read:
+            chain = f"{name.id}.{attribute}"
+            slicer.carrier.settled(chain, list(slicer.carrier.writers.of_attribute(module, name.id, attribute)))
+            slicer.carried.environment[chain] = None
+        if not read:
+            raise Refused(slicer.carrier.not_plain(module, name, {"namespace"}))
 
     def _one_meaning(self, module: Module, name: ast.Name) -> None:
         """Names of several modules meet in the worker program."""

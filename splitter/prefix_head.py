@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from splitter.ir import Fragment
 from splitter.prefix_forward import Start
 from splitter.prefix_loop import Key, Loop
-from splitter.prefix_types import Constant, PrefixHead
+from splitter.prefix_types import WHOLE, Constant, PrefixHead
 from splitter.read import Module
 from splitter.splice import quoted
 
@@ -27,7 +27,7 @@ def head(
 ) -> PrefixHead:
     """The head of one loader. `parameters` are those of its builder."""
     used = {node.id for stmt in begin.statements for node in ast.walk(stmt) if isinstance(node, ast.Name)} | set(begin.inputs)
-    batch = _unused(BATCH, used)
+    batch = next(iter(places)) if WHOLE in places.values() else _unused(BATCH, used)
     taken = used | {batch, "head", *parameters, *keyword.kwlist, *dir(builtins)}
     constants = []
     for attribute, known in begin.constants.items():
@@ -51,6 +51,8 @@ def _in_and_out(
 ) -> tuple[tuple[str, ...], str]:
     """The lines that take a batch apart, and the expression that makes the new one."""
     of_place = {key: parameter for parameter, key in places.items()}
+    if WHOLE in of_place:
+        return (), replaced[WHOLE]
     if any(isinstance(key, str) for key in of_place):
         takes = tuple(f"{parameter} = {batch}[{quoted(str(key))}]" for parameter, key in places.items())
         return takes, f"{{**{batch}, {', '.join(f'{quoted(str(key))}: {result}' for key, result in replaced.items())}}}"

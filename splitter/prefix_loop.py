@@ -18,6 +18,7 @@ from splitter.effects import is_device
 from splitter.find import Found
 from splitter.flow import enclosing_loops, reaching
 from splitter.prefix_model import Model
+from splitter.prefix_types import WHOLE
 from splitter.read import Module
 from splitter.scopes import Binding, Scope, position
 from splitter.sites import Site
@@ -31,9 +32,9 @@ NOT_SENT = "__iter__ __getitem__ _get_iterator".split()
 
 @dataclass(frozen=True, eq=False)
 class Event:
-    """What is done with the value at one place of a batch (None: with the batch). `parameter`: it is given to the model as that."""
+    """What is done with the value at one place of a batch. `parameter`: it is given to the model as that."""
 
-    key: Key | None
+    key: Key
     module: Module
     node: ast.expr
     device: bool
@@ -182,7 +183,7 @@ class _Batch:
                 case ast.Attribute(attr="items") if (moved := self.moved(parent)) is not None:
                     self.batch(*moved, device=True)
                 case _:
-                    self.loop.events.append(Event(None, self.module, use, device))
+                    self.value(WHOLE, use, device=device)
 
     def moved(self, items: ast.Attribute) -> tuple[ast.Name, ast.AST] | None:
         """`batch = {name: value.to(device) for name, value in batch.items()}`: the name that has the batch then, and its statement."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from splitter.ir import Fragment, Span
 
+WHOLE = -1  # the place that is all of a batch
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -43,7 +45,10 @@ class PrefixHead:
 
 @dataclass(frozen=True)
 class PrefixFeed:
-    """A feed whose batches the model gets: where in a batch the inputs are, by parameter. `device`: the script moves them to one first."""
+    """A feed whose batches the model gets: where in a batch (or WHOLE) the inputs are, by parameter.
+
+    `device`: the script moves them to one first.
+    """
 
     feed: str
     places: tuple[tuple[str, int | str], ...]

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
 from splitter.knowledge_ops import EMPTY, EXACT, IEEE, INTEGER, PARTIAL, SAME, TRAITS
-from splitter.prefix_types import Prefix, PrefixFeed, PrefixTried
+from splitter.prefix_types import WHOLE, Prefix, PrefixFeed, PrefixTried
 from splitter.trace_tail import same_bits
 
 FILE = "<the start of forward>"
@@ -104,11 +104,12 @@ def _instances(owner: Any) -> Iterator[Any]:
 
 def _inputs(feed: PrefixFeed, batch: Any) -> dict[str, torch.Tensor]:
     """The inputs in a batch. Its places are those of a list or a tuple, or of a dict, and of none of their subclasses."""
-    if type(batch) not in ((dict,) if isinstance(feed.places[0][1], str) else (list, tuple)):
+    whole = feed.places[0][1] == WHOLE
+    if not whole and type(batch) not in ((dict,) if isinstance(feed.places[0][1], str) else (list, tuple)):
         raise _Differs(f"a batch is a {type(batch).__name__}")
     found = {}
     for name, key in feed.places:
-        value = batch[key]
+        value = batch if whole else batch[key]
         if type(value) is not torch.Tensor or value.layout is not torch.strided or value.device.type != "cpu" or value.requires_grad:
             raise _Differs(f"its input `{name}` is no plain tensor")
         found[name] = value

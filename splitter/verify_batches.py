@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from splitter.prefix_types import WHOLE
+
 Event = Mapping[str, Any]
 Line = Mapping[str, Any]
 
@@ -45,7 +47,7 @@ def without_places(event: Event, keys: Collection[int | str]) -> Event:
     """A batch without the values at some of its places, and without what it is itself, when there are any."""
     if not keys or "value" not in event:
         return event
-    gone = tuple(f"batch{key_step(key)}" for key in keys)
+    gone = tuple("batch" if key == WHOLE else f"batch{key_step(key)}" for key in keys)
     lines = [
         line
         for line in event["value"][1:]
