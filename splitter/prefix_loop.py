@@ -10,6 +10,7 @@ A place may be taken by another value when all that is done with it is to give i
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -27,6 +28,7 @@ from splitter.uses import loader_places
 Key = int | str
 MOVES = frozenset({"to", "cuda", "xpu", "pin_memory"})
 BARS = frozenset({"tqdm.tqdm", "tqdm.auto.tqdm", "itertools.islice"})
+LATE = (ast.Lambda, ast.GeneratorExp, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)  # code that may run later, with other values
 NOT_SENT = "__iter__ __getitem__ _get_iterator".split()
 
 
@@ -144,10 +146,12 @@ class _Batch:
     def uses(self, target: ast.Name, binder: ast.AST) -> Iterator[ast.Name]:
         """The reads that a binding of a name alone can reach; one that others reach too is not followed."""
         scope: Scope | None = self.names.scope_of[target].lookup(target.id)
+        home = self.names.scope_of[target].function().node
         for use in loads(self.module, target):
             found = self.arriving(use, scope) if scope is not None else []
             if any(binding.node is binder for binding in found):
-                if len(found) > 1 or self.names.scope_of[use].function() is not self.names.scope_of[target].function():
+                late = any(isinstance(up, LATE) for up in itertools.takewhile(lambda up: up is not home, self.names.ancestors(use)))
+                if len(found) > 1 or late:
                     raise NotFollowed(self.module, use)
                 yield use
 
