@@ -5,9 +5,8 @@
 Written by splitter 0.1.0 from train.py (sha256:b68a9d0e).
 Change train.py and run `splitter transform train.py` again.
 """
-
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 import splitter_runtime
 

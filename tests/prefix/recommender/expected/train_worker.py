@@ -2,13 +2,12 @@
 
     python train_worker.py --listen 0.0.0.0:7077 --token-file token
 
-Written by splitter 0.1.0 from train.py (sha256:5fa98113).
+Written by splitter 0.1.0 from train.py (sha256:874482cb).
 Change train.py and run `splitter transform train.py` again.
 """
-
 import numpy as np
 import torch
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset, random_split
 
 import splitter_runtime
 
@@ -39,7 +38,7 @@ class Clicks(Dataset):
 
 
 @splitter_runtime.dataset("train", stateless=True, draws=())
-def train(args):  # train.py:87
+def train(args):  # train.py:88
     return Clicks(args.rows, seed=3)
 
 
@@ -83,18 +82,10 @@ def test_loader(args):  # train.py:45-51
 
 if __name__ == "__main__":
     splitter_runtime.serve(
-        digest="sha256:5fa98113bdc401fb",
+        digest="sha256:874482cbfb7c318d",
         script="train.py",
         lines=(
-            (8, 5, 2),
-            (10, 8, 1),
-            (14, 10, 2),
-            (18, 14, 4),
-            (24, 20, 14),
-            (42, 87, 1),
-            (47, 40, 1),
-            (52, 45, 7),
-            (66, 40, 1),
-            (71, 45, 7),
+            (8, 5, 2), (10, 8, 1), (14, 10, 2), (18, 14, 4), (24, 20, 14), (42, 88, 1), (47, 40, 1), (52, 45, 7),
+            (66, 40, 1), (71, 45, 7),
         ),
     )
