@@ -25,6 +25,7 @@ from splitter.find import Found
 from splitter.flow import reaching
 from splitter.fragments import fragments, shared_line
 from splitter.ir import Diagnostic, Fragment, Plan, Removal
+from splitter.kinds import SENDABLE
 from splitter.origins import Lost, Origin, Tracer
 from splitter.prefix_forward import Start, starts
 from splitter.prefix_head import head
@@ -234,6 +235,12 @@ class _Offer:
             for other, name in known.names:
                 self._one_meaning(other, name)
                 self._constant_name(slicer, other, name, known.text)
+        sent = {chain.partition(".")[0] for chain in slicer.carried.environment} - slicer.carried.globals
+        for statement in begin.statements:
+            for name in free_names(statement, module.names):
+                scope = module.names.scope_of[name].lookup(name.id)
+                if name.id in sent and scope is not None and scope.kind == "module":
+                    raise _Not(Diagnostic("S423", module.span(name), (("name", f"`{name.id}`"), ("why", "something else at the loader"))))
         return slicer
 
     def _constant_name(self, slicer: Slicer, module: Module, name: ast.Name, text: str) -> None:
@@ -246,8 +253,13 @@ class _Offer:
         bindings = reaching(name, name.id, module.names, scope) if here else []
         if not bindings or any(position(binding.node) > position(slicer.at) for binding in bindings):
             raise Refused(slicer.carrier.not_plain(module, name, {"unknown"}))
+        kind = self.found.kinds.of(module, name)
+        if all(binding.kind in ("import", "def", "class") for binding in bindings):
+            kind = "plain"  # what it is called with is looked at by itself
+        if kind not in SENDABLE | {"namespace"}:
+            raise Refused(slicer.carrier.not_plain(module, name, {kind}))
         handed_on = not isinstance(module.names.parent_of[name], ast.Attribute)
-        if handed_on and self.found.kinds.of(module, name) == "namespace":  # its attributes are read where the model is made
+        if handed_on and kind == "namespace":  # its attributes are read where the model is made
             self._attributes(slicer, module, name, text)
         else:
             slicer.name(module, name, "batch")

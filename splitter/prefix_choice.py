@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from splitter.ir import Diagnostic, Fragment, Plan, Profile, Span
+from splitter.ir import Diagnostic, Fragment, Plan, Profile, Span, Tail
 from splitter.prefix_json import tried_of
 from splitter.prefix_types import Prefix
 from splitter.splice import Grid
@@ -28,9 +28,15 @@ def settled(plan: Plan, profile: Profile) -> Plan:
     for choice in choices(plan):
         reason = _reason(plan, choice, profile)
         if reason is None:
-            return replace(choice, diagnostics=(*choice.diagnostics, *note))
+            return replace(choice, diagnostics=(*choice.diagnostics, *note), tails=_free_tails(choice))
         note = note or (reason,)
     raise AssertionError("a plan without a prefix has no reason against it")
+
+
+def _free_tails(plan: Plan) -> tuple[Tail, ...]:
+    """The tails that the trainer may still run: what the worker gives to forward has to be finished."""
+    fed = {name for feed in plan.feeds for name in [plan.builder_of(feed)] if plan.prefix is not None and feed.name in plan.prefix.moved}
+    return tuple(tail for tail in plan.tails if tail.builder not in fed)
 
 
 def _reason(plan: Plan, choice: Plan, profile: Profile) -> Diagnostic | None:

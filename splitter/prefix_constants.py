@@ -155,6 +155,9 @@ class _Constants:
         swaps: dict[int, object] = {}
         for node in ast.walk(expr):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and self.found.kinds.of(module, node.value) == "self":
+                owner = self.found.kinds.instance_of(module, node.value)
+                if owner is None or id(owner.node) not in self.owners:
+                    raise _Changing(module, node, "of another object")
                 swaps[id(node)] = self.expression(*self.written(node.attr), depth + 1)
                 swaps[id(node.value)] = node.value
         for name in free_names(expr, module.names):

@@ -109,8 +109,8 @@ def _loop(found: Found, module: Module, loader: ast.expr) -> Loop | None:
                 return None
             case ast.keyword() | ast.Call() if found.resolver.library(module, _called(module, parent)) is None:
                 return None  # followed into the function that is called
-            case ast.Tuple() if isinstance(module.names.parent_of[parent], (ast.Return, ast.Assign)):
-                return None
+            case ast.Tuple() | ast.List() | ast.Dict() if isinstance(module.names.parent_of[parent], (ast.Return, ast.Assign)):
+                return None  # followed into what it is given to
             case _:
                 raise NotFollowed(module, parent if isinstance(parent, ast.expr) else used)
 
