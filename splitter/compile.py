@@ -53,8 +53,6 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     """
     # Not at the top: networkx is a large import, and other commands need no cut.
     from splitter.cut import DEFAULT_PRICE
-    from splitter.finish import parted
-    from splitter.prefix_choice import settled
     from splitter.profile import profile_key, stored
     from splitter.trace import trace
 
@@ -62,23 +60,30 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     key = profile_key(plan, arguments, how.samples)
     known = None if how.again else stored(plan, out)
     if known is not None and known.key == key and not known.reasons:
-        return parted(settled(plan, known), replace(known, price=price))
+        return _chosen(plan, replace(known, price=price))
     traced = trace(plan, script, arguments, samples=how.samples, seconds=how.seconds, progress=progress)
     split = {feed.name for feed in plan.feeds if feed.status == "split"}
     feeds = tuple((name, feed.graph, feed.tried) for name, feed in traced.feeds if feed.graph is not None)
     reasons = tuple((name, reason) for name, reason in traced.reasons.items() if name in split)
-    profile = Profile(key, price, feeds, reasons, traced.prefix)
-    return parted(settled(plan, profile), profile)
+    return _chosen(plan, Profile(key, price, feeds, reasons, traced.prefix))
+
+
+def _chosen(plan: Plan, profile: Profile) -> Plan:
+    """The plan with the cheapest cut, and with as much of the model's forward on the worker as may be there."""
+    from splitter.finish import parted
+    from splitter.prefix_choice import choices, settled, unless_finished
+
+    if plan.prefix is None:
+        return parted(plan, profile)
+    return unless_finished(plan, parted(settled(plan, profile), profile), parted(choices(plan)[-1], profile))
 
 
 def weighed_before(plan: Plan, out: Path) -> Plan:
     """The plan as `weigh` has made it when it wrote to `out`; as it is when it hasn't. Runs nothing."""
-    from splitter.prefix_choice import choices, settled
+    from splitter.prefix_choice import choices
     from splitter.profile import stored
 
     profile = stored(plan, out)
     if profile is None:
         return choices(plan)[-1]
-    from splitter.finish import parted
-
-    return parted(settled(plan, profile), profile)
+    return _chosen(plan, profile)

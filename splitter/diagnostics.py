@@ -175,7 +175,7 @@ CODES: dict[str, Rule] = {
         "note",
         "model prefix: not the same on the worker",
         "what forward does from here on stays in the model: {why}",
-        "keep it to operations on integers, casts, look-ups and layout, whose bits are the same everywhere",
+        "{way}",
     ),
     "S901": Rule(
         "error", "internal error", "step {step} failed on {path}: {reason}", "please report it with the script; nothing was written"

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from splitter.ir import Diagnostic, Fragment, Plan, Profile, Span, Tail
+from splitter.ir import Diagnostic, Fragment, Plan, Profile, Span
 from splitter.prefix_json import tried_of
 from splitter.prefix_types import Prefix
 from splitter.splice import Grid
+
+WAY = "keep it to operations on integers, casts, look-ups and layout, whose bits are the same everywhere"
 
 
 def choices(plan: Plan) -> list[Plan]:
@@ -28,15 +30,26 @@ def settled(plan: Plan, profile: Profile) -> Plan:
     for choice in choices(plan):
         reason = _reason(plan, choice, profile)
         if reason is None:
-            return replace(choice, diagnostics=(*choice.diagnostics, *note), tails=_free_tails(choice))
+            return replace(choice, diagnostics=(*choice.diagnostics, *note))
         note = note or (reason,)
     raise AssertionError("a plan without a prefix has no reason against it")
 
 
-def _free_tails(plan: Plan) -> tuple[Tail, ...]:
-    """The tails that the trainer may still run: what the worker gives to forward has to be finished."""
-    fed = {name for feed in plan.feeds for name in [plan.builder_of(feed)] if plan.prefix is not None and feed.name in plan.prefix.moved}
-    return tuple(tail for tail in plan.tails if tail.builder not in fed)
+def unless_finished(plan: Plan, moved: Plan, plain: Plan) -> Plan:
+    """The plan with the prefix moved; the one without when that has the trainer finish samples that the model gets: they are smaller."""
+    if moved.prefix is None:
+        return moved
+    finished = _builders(moved) & {handle.builder for handle in plain.handles if handle.finish is not None}
+    if not finished:
+        return moved
+    why = f"the trainer finishes the samples of `{min(finished)}`, which are larger then, and forward needs them finished"
+    way = "do the last transforms in forward, too, or make crossing cheaper (--price)"
+    return replace(plain, diagnostics=(*plain.diagnostics, _finding(plan, moved.prefix, why, way=way)))
+
+
+def _builders(plan: Plan) -> set[str]:
+    """The datasets whose samples the model gets through its prefix."""
+    return {plan.builder_of(feed) for feed in plan.feeds if plan.prefix is not None and feed.name in plan.prefix.moved}
 
 
 def _reason(plan: Plan, choice: Plan, profile: Profile) -> Diagnostic | None:
@@ -48,18 +61,18 @@ def _reason(plan: Plan, choice: Plan, profile: Profile) -> Diagnostic | None:
         found = tried.get(feed.feed)
         if found is None:
             why = reasons.get(feed.feed, "the script did not iterate a loader in time")
-            return _finding(plan, choice.prefix, f"no batch of `{feed.feed}` was seen: {why}", 0)
+            return _finding(plan, choice.prefix, f"no batch of `{feed.feed}` was seen: {why}", way="make the model before the first loop")
         if found.reason is not None:
             return _finding(plan, choice.prefix, found.reason, found.where)
     return None
 
 
-def _finding(plan: Plan, prefix: Prefix, why: str, line: int) -> Diagnostic:
+def _finding(plan: Plan, prefix: Prefix, why: str, line: int = 0, way: str = WAY) -> Diagnostic:
     body = prefix.body
     text = next(source.text for source in (plan.script, *plan.modules) if source.path == body.path)
     grid, number = Grid(text), line or body.first
     span = Span(body.path, number, len(grid.indent(number)), number, len(grid.line(number)))
-    return Diagnostic("S425", span, (("why", why),))
+    return Diagnostic("S425", span, (("why", why), ("way", way)))
 
 
 def bytes_line(plan: Plan, prefix: Prefix) -> str:

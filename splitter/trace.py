@@ -99,7 +99,7 @@ def trace(
                 "path": os.path.realpath(os.path.join(folder, f.loader.path)),
                 "line": f.loader.line,
                 "end_line": f.loader.end_line,
-                "tails": [asdict(tail) for tail in plan.tails_of(f)],
+                "tails": [asdict(tail) for tail in choices(plan)[-1].tails_of(f)],
             }
             for f in split
         ]
