@@ -59,7 +59,8 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     price = DEFAULT_PRICE if how.price is None else how.price
     key = profile_key(plan, arguments, how.samples)
     known = None if how.again else stored(plan, out)
-    if known is not None and known.key == key and not known.reasons:
+    seen = known is not None and (plan.prefix is None or bool(known.prefix))
+    if known is not None and seen and known.key == key and not known.reasons:
         return _chosen(plan, replace(known, price=price))
     traced = trace(plan, script, arguments, samples=how.samples, seconds=how.seconds, progress=progress)
     split = {feed.name for feed in plan.feeds if feed.status == "split"}

@@ -59,7 +59,7 @@ EXACT = frozenset(
 eq ne lt le gt ge isnan isinf isfinite bucketize searchsorted where index index_select gather take embedding stack cat unbind
 neg abs minimum maximum clamp clamp_min clamp_max floor ceil trunc sign logical_not logical_and logical_or logical_xor any all
 constant_pad_nd masked_fill fill fill_ full_like zeros_like ones_like _local_scalar_dense scatter.value scatter_.value
-max.default min.default amax amin nonzero
+max.default min.default amax amin aminmax nonzero
 """.split()
 )
 

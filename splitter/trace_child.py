@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from splitter.graph import Graph
 from splitter.ir import Span, Tail
 from splitter.prefix_json import prefix_from
-from splitter.prefix_types import Prefix
+from splitter.prefix_types import Prefix, PrefixTried
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
 
@@ -187,7 +187,11 @@ class Tracing:
 
         assert self.prefix is not None
         frame = self.prefix.frames[asked.feed]
-        batch, samples = batch_of(loader, asked)
+        try:
+            batch, samples = batch_of(loader, asked)
+        except Exception as error:  # the user's code, which has made samples before
+            self.write(feed=asked.feed, prefix=asdict(PrefixTried(reason=f"making a batch raised {type(error).__name__}: {error}")))
+            return
         self.prefix.recorded[asked.feed] = Recorded(batch, samples, frame.f_globals, dict(frame.f_locals))
 
     # --- hooks
