@@ -20,8 +20,10 @@ from dataclasses import dataclass, field, replace
 import splitter
 from splitter.emit_finish import without_tail
 from splitter.emit_keywords import mapping
+from splitter.emit_prefix import Written, closing, constants, opening, swapped
 from splitter.head_text import first_lines, fragments_of, function_name, parameter
 from splitter.ir import Builder, Finish, Fragment, MovedHead, Plan, Span
+from splitter.prefix_types import PrefixHead
 from splitter.splice import LIMIT, Grid, call, quoted
 
 RUNTIME = "splitter_runtime"
@@ -121,6 +123,8 @@ class _Writer:
         yield from worker.definitions
         for builder in worker.builders:
             yield from builder.body
+            if builder.prefix is not None:
+                yield builder.prefix.body
             for span in (builder.result, builder.collate_fn, builder.worker_init_fn):
                 if span is not None:
                     yield Fragment(span.path, span.line, span.end_line)
@@ -280,7 +284,25 @@ Change {script} and run `splitter transform {script}` again.
         if builder.result is not None:
             self._return(builder, builder.result, before)
         else:
+            if builder.prefix is not None:
+                self._prefix(builder.prefix, self._body_indent(builder))
             self._return_loader(builder, before)
+
+    def _prefix(self, prefix: PrefixHead, indent: str) -> None:
+        """The start of the model's forward, as a function of the batch."""
+        self._write(constants(prefix, indent, self._expression))
+        self.page.gap(1 if not (self.page.lines[-1].endswith(":") or self.page.lines[-1].lstrip().startswith("#")) else 0)
+        self._write(opening(prefix, indent, INDENT))
+        grids = self.grids
+        self.grids = {**grids, prefix.body.path: swapped(grids[prefix.body.path], prefix)}
+        self._carry(prefix.body, indent + INDENT)
+        self.grids = grids
+        self._write(closing(prefix, indent, INDENT))
+        self.page.gap(1)
+
+    def _write(self, lines: Iterable[Written]) -> None:
+        for line in lines:
+            self.page.add(line.text, None if line.place is None else Place(*line.place))
 
     def _body_indent(self, builder: Builder) -> str:
         """Tabs where the carried lines are indented by tabs, so that the two never meet in one block."""
@@ -315,6 +337,7 @@ Change {script} and run `splitter transform {script}` again.
         spans = [(name, span) for name, span in given if span is not None]
         arguments = [f"{name}={self._expression(span, indent)}" for name, span in spans]
         head = [] if builder.head is None else [f"head={function_name(builder.head.head)}"]
+        head += ["head=head"] if builder.prefix is not None else []
         flat = f"{indent}return {self.runtime}.Loader({', '.join([*arguments, *head])})"
         if len(flat) <= LIMIT and "\n" not in flat:
             place = Place(spans[0][1].path, spans[0][1].line) if len(spans) == 1 else None
@@ -412,7 +435,9 @@ def _tuple(head: str, entries: Sequence[str], indent: str) -> str:
 def _extent(builder: Builder) -> str:
     """The lines that a builder comes from, for the comment on its first line."""
     spans = [span for span in (builder.result, builder.collate_fn, builder.worker_init_fn) if span is not None]
-    groups = [[*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans)], list(head_fragments(builder))]
+    moved = [builder.prefix.body] if builder.prefix is not None else []
+    own = [*builder.body, *moved, *(Fragment(span.path, span.line, span.end_line) for span in spans)]
+    groups = [own, list(head_fragments(builder))]
     extents = []
     for parts in groups:
         for path in dict.fromkeys(part.path for part in parts):

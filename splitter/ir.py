@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from splitter.graph import Cut, Graph
+    from splitter.prefix_types import Prefix, PrefixHead, PrefixTried, Rename
 
 Severity = Literal["error", "warning", "note"]
 Status = Literal["split", "left"]
@@ -90,7 +91,7 @@ class Builder:
     of the function, or a module global when it is listed in `globals`. `accepts` names the script's classes and functions that a dataset
     which the trainer sends may consist of. `draws`: the generators that making batches may draw from, when all is known
     about it and any process may do it. `finish`: the end of its samples' transforms is left out, for the trainer. `head`: what the
-    trainer's loop did first.
+    trainer's loop did first. `prefix`: each batch goes through the start of the model's forward.
     """
 
     kind: Literal["dataset", "loader"]
@@ -107,6 +108,7 @@ class Builder:
     accepts: tuple[str, ...] = ()
     finish: Finish | None = None
     head: MovedHead | None = None
+    prefix: PrefixHead | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "dataset") != (self.result is not None):
@@ -281,10 +283,11 @@ class ClassEdit:
 
 @dataclass(frozen=True)
 class Removal:
-    """Trainer: whole statements that nothing reads any more once the dataset's construction has left."""
+    """Trainer: whole statements that nothing reads any more, or that the worker runs; with a comment that stands in for them."""
 
     module: str
     fragment: Fragment
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -338,7 +341,8 @@ class Feed:
 class Profile:
     """What was recorded by running samples: for each feed, by name, its graph and what came of its tails, or the reason why there is none.
 
-    `key` stands for the text, the arguments and the versions; `price` is what a KiB that crosses was to cost (see `cut`).
+    `key` stands for the text, the arguments and the versions; `price` is what a KiB that crosses was to cost (see `cut`); `prefix` has, by
+    feed, what came of the start of the model's forward, the longest first.
     """
 
     key: str
@@ -346,6 +350,7 @@ class Profile:
     feeds: tuple[tuple[str, Graph, tuple[Tried | None, ...]], ...]
     reasons: tuple[tuple[str, str], ...] = ()
     heads: tuple[tuple[str, TriedHead], ...] = ()
+    prefix: tuple[tuple[str, tuple[PrefixTried, ...]], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -380,7 +385,9 @@ class Plan:
     """What `emit` writes down: nothing is decided after this.
 
     `roots` has, for modules that are not beside the script, their top-level names and the folders where these are, relative to the
-    script's. `package` is the package of a script that is run as `python -m package.script`.
+    script's. `package` is the package of a script that is run as `python -m package.script`. `prefix`: the start of the model's forward is
+    on the worker, if samples show that it may be; `without` is the plan to take otherwise, with less of it or with nothing.
+    `model_prefix`: the user has asked for it.
     """
 
     script: SourceFile
@@ -400,6 +407,10 @@ class Plan:
     tails: tuple[Tail, ...] = ()
     profile: Profile | None = None
     heads: tuple[Head, ...] = ()
+    renames: tuple[Rename, ...] = ()
+    prefix: Prefix | None = None
+    without: Plan | None = None
+    model_prefix: bool = False
 
     @property
     def split(self) -> bool:
@@ -416,7 +427,9 @@ class Plan:
         return next((handle.builder for handle in self.handles if handle.span == feed.origin), "")
 
     def head_of(self, feed: Feed) -> Head | None:
-        """The head of the loop over a feed's batches that could move, if there is one."""
+        """The head of the loop over a feed's batches that could move, if there is one, and the worker doesn't begin the model there."""
+        if self.prefix is not None and feed.name in self.prefix.moved:
+            return None
         return next((head for head in self.heads if head.feed == feed.name and head.statements), None)
 
     def moved_heads(self) -> dict[str, MovedHead]:

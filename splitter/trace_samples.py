@@ -76,6 +76,27 @@ def trace_loader(loader: Any, asked: Asked) -> tuple[Graph, tuple[Tried | None, 
         _restore(before)
 
 
+def batch_of(loader: Any, asked: Asked) -> tuple[Any, int]:
+    """A batch of some samples, and their number. The states of the random-number generators are put back."""
+    before = _states()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        feed = _Feed(loader, asked)
+        samples = []
+        with contextlib.suppress(StopIteration):
+            for sample in feed.samples(asked.samples if feed.iterable else len(feed.indices)):
+                samples.append(sample())
+                if time.monotonic() > asked.deadline:
+                    break
+        if not samples:
+            raise NoGraphError("there is no sample")
+        return (loader.collate_fn(samples), len(samples)) if feed.batched else (loader.collate_fn(samples[0]), 1)
+    finally:
+        torch.set_num_threads(threads)
+        _restore(before)
+
+
 class _Escape(TorchFunctionMode):
     """Sees values of tensors get into Python without an ATen call."""
 
