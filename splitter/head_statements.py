@@ -277,6 +277,9 @@ class _Scanner:
                 slicer.expression(self.module, stmt, "batch")
             except Refused:
                 return f"uses `{slicer.read}`, which belongs to the trainer"
+            hidden = self._hidden(slicer, site)
+            if hidden is not None:
+                return f"uses `{hidden}`, which isn't at hand where the loader is made"
             facts = slicer.carried.facts
             own = [item for item in facts if item[1].effect in ("in-place", "writes-global") and item[1].what in ours]
             mutates = mutates or bool(own)
@@ -287,6 +290,16 @@ class _Scanner:
                 return "calls something of which it isn't known that it always gives the same"
             slicers.append(slicer)
         return tuple(slicers), frozenset(local), mutates
+
+    def _hidden(self, slicer: Slicer, site: Site) -> str | None:
+        """A name that is sent, and means something else in the call that makes the loader."""
+        at = site.module.names.scope_of[site.call]
+        for name in slicer.carried.environment:
+            root = name.split(".")[0]
+            home = site.module.names.top if root in slicer.carried.globals else frame_scope(site.module, site.call)
+            if site.module is not self.module or at.lookup(root) is not home:
+                return name
+        return str(ast.unparse(next(iter(slicer.body.values())))) if slicer.body and site.module is not self.module else None
 
     def _passed(self, name: ast.Name) -> ast.Name | None:
         """The variable that every caller of the loop's function gives for a parameter, under its own name, where the loaders are made."""
