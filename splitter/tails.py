@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 
 from splitter.candidates import Candidate, SitePlan
+from splitter.changes import changes, changes_of, loads
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.ir import Tail
@@ -147,7 +148,10 @@ def _is_to_tensor(found: Found, module: Module, element: ast.expr) -> bool:
 def _is_movable(found: Found, effects: Effects, module: Module, element: ast.expr, *, inside: bool) -> bool:
     if isinstance(element, ast.Starred) or not _is_quiet(found, effects, module, element):
         return False
-    return inside or all(_means_the_same(module, name) for name in free_names(element, module.names))
+    names = list(free_names(element, module.names))
+    if any(_is_changed(found, module, name) for name in names):
+        return False
+    return inside or all(_means_the_same(module, name) for name in names)
 
 
 def _is_quiet(found: Found, effects: Effects, module: Module, element: ast.expr, depth: int = 0) -> bool:
@@ -192,6 +196,22 @@ def _is_quiet_class(found: Found, effects: Effects, definition: Definition) -> b
             if any(not (making and fact.effect == "writes-self") for fact in facts):
                 return False
     return True
+
+
+def _is_changed(found: Found, module: Module, name: ast.Name) -> bool:
+    """Whether the object of a variable, or something in it, is changed anywhere: `normalize.mean[0] = 1`."""
+    scope = module.names.scope_of[name].lookup(name.id)
+    if scope is None or all(binding.kind in ("import", "def", "class") for binding in scope.bindings.get(name.id, [])):
+        return False
+    if any(True for _ in changes_of(found, module, name)):
+        return True
+    for use in loads(module, name):
+        node: ast.expr = use
+        while isinstance(outer := module.names.parent_of[node], (ast.Attribute, ast.Subscript)) and outer.value is node:
+            node = outer
+            if changes(module, node):
+                return True
+    return False
 
 
 def _means_the_same(module: Module, name: ast.Name) -> bool:

@@ -146,13 +146,18 @@ def test_elements(tmp_path: Path, transform: str, movable: int | None, halves: t
         ("data, collate_fn=list", "x + 1", 0),
         ("data", "data.transform.transforms.pop()", 0),
         ("data", "data.transform = None", 0),
+        ("data", "loader.dataset.transform = None", 0),
+        ("data", "loader.dataset.transform.transforms.pop()", 0),
+        ("data", "print(loader.dataset[0])", 1),
+        ("data", "setattr(data, 'transform', None)", 0),
+        ("data", "vars(data)['transform'] = None", 0),
         ("data", "data.reset()", 1),
         ("data", "print(data.image(3).shape)", 0),
     ],
 )
 def test_uses(tmp_path: Path, loaded: str, loop: str, count: int) -> None:
     """What the script does with the data set, and with what its loader makes of samples."""
-    assert len(found(tmp_path, "Compose([ToTensor(), plain])", loaded, loop)) == count
+    assert len(found(tmp_path, "Compose([ToTensor(), normalize])", loaded, loop)) == count
 
 
 def test_the_spans_are_those_of_the_text(tmp_path: Path) -> None:
@@ -188,6 +193,8 @@ def test_names_that_mean_something_else_at_the_handle(tmp_path: Path) -> None:
         ("t = Compose([ToTensor(), plain])\n    t2 = args.other or t\n    data = Images(t2)", 0),
         ("data = Images(Compose([ToTensor(), plain]) if args.fast else ToTensor())", 0),
         ("data = Images(lambda x: Compose([ToTensor(), plain])(x))", 0),
+        ("t = Compose([ToTensor(), plain])\n    data = Images(t)\n    t.transforms.append(plain)", 0),
+        ("t = Compose([ToTensor(), plain])\n    data = Images(t)\n    t.transforms[0] = plain", 0),
         ("t = [Compose([ToTensor(), plain])]\n    data = Images(t[0])", 0),
     ],
 )
@@ -196,3 +203,8 @@ def test_other_arguments_of_the_script(tmp_path: Path, made: str, count: int) ->
     script = tmp_path / "train.py"
     script.write_text(SCRIPT.replace("data = Images(@)", made).replace("@loaded", "data").replace("@loop", "x + 1"))
     assert len(compile_script(script).tails) == count
+
+
+@pytest.mark.parametrize("change", ["normalize.mean = [0.25]", "normalize.mean[0] = 0.25", "normalize.mean.append(3)"])
+def test_elements_that_change(tmp_path: Path, change: str) -> None:
+    assert [tail.halves for tail in found(tmp_path, "Compose([ToTensor(), normalize])", loop=change)] == []
