@@ -68,7 +68,7 @@ IN_TURN = frozenset({"Compose", "Sequential"})
 CHOOSING = frozenset({"RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "OneOrOther", "AutoAugment"})
 
 # Operations that give the same bits on every device, also with floating-point numbers among what they take: they compare, choose or place.
-EXACT = frozenset(
+EVERYWHERE = frozenset(
     """
 eq ne lt le gt ge isnan isinf isfinite bucketize searchsorted where index index_select gather take embedding stack cat unbind
 neg abs minimum maximum clamp clamp_min clamp_max floor ceil trunc sign logical_not logical_and logical_or logical_xor any all

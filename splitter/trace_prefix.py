@@ -20,7 +20,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten
 
-from splitter.knowledge_ops import EMPTY, EXACT, IEEE, INTEGER, PARTIAL, SAME, TRAITS
+from splitter.knowledge_ops import EMPTY, EVERYWHERE, IEEE, INTEGER, PARTIAL, SAME, TRAITS
 from splitter.prefix_types import WHOLE, Prefix, PrefixFeed, PrefixTried
 from splitter.trace_tail import same_bits
 
@@ -183,7 +183,7 @@ class _Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         args: tuple[Any, ...],
         options: Mapping[str, Any],
     ) -> bool:
-        if function.is_view or EXACT & {name, f"{name}.{function._overloadname}"} or name in SAME or "layout" in TRAITS.get(name, ()):
+        if function.is_view or EVERYWHERE & {name, f"{name}.{function._overloadname}"} or name in SAME or "layout" in TRAITS.get(name, ()):
             return True
         if name in ("_to_copy", "copy_"):
             narrows = given[-1].is_floating_point() and not results[0].is_floating_point()
