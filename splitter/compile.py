@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splitter.find import find
-from splitter.ir import Plan, Profile
+from splitter.ir import Plan
+from splitter.ir_cut import Profile
 from splitter.plan import plan
 from splitter.read import read
 

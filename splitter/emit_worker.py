@@ -15,28 +15,21 @@ import ast
 import os.path
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import splitter
 from splitter.emit_finish import without_tail
 from splitter.emit_keywords import mapping
+from splitter.emit_page import LineMap, Page, Place
 from splitter.emit_prefix import Written, closing, constants, opening, swapped
 from splitter.head_text import first_lines, fragments_of, function_name, parameter
-from splitter.ir import Builder, Finish, Fragment, MovedHead, Plan, Span
+from splitter.ir import Builder, Fragment, Plan, Span
+from splitter.ir_cut import Finish, MovedHead
 from splitter.prefix_types import PrefixHead
 from splitter.splice import LIMIT, Grid, call, quoted
 
 RUNTIME = "splitter_runtime"
 INDENT = "    "
-LineMap = tuple[tuple[int, int, int] | tuple[int, int, int, str], ...]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a line of the worker program comes from."""
-
-    path: str
-    line: int
 
 
 @dataclass(frozen=True)
@@ -45,41 +38,6 @@ class Worker:
 
     text: str
     lines: LineMap
-
-
-@dataclass
-class _Page:
-    """Lines written so far, each with its place in the script where it has one."""
-
-    lines: list[str] = field(default_factory=list)
-    places: list[Place | None] = field(default_factory=list)
-
-    def add(self, text: str, place: Place | None = None) -> None:
-        """One or more lines; with a place, the first comes from there and the others from the lines after it."""
-        for number, line in enumerate(text.split("\n")):
-            self.lines.append(line)
-            self.places.append(None if place is None else Place(place.path, place.line + number))
-
-    def gap(self, count: int) -> None:
-        """Blank lines, so that `count` of them end the page."""
-        while self.lines and not self.lines[-1].strip():
-            self.lines.pop()
-            self.places.pop()
-        for _ in range(count if self.lines else 0):
-            self.add("")
-
-    def line_map(self, script: str) -> LineMap:
-        runs: list[tuple[int, Place, int]] = []
-        for number, place in enumerate(self.places, 1):
-            if place is None:
-                continue
-            if runs:
-                first, start, count = runs[-1]
-                if (number, place) == (first + count, Place(start.path, start.line + count)):
-                    runs[-1] = (first, start, count + 1)
-                    continue
-            runs.append((number, place, 1))
-        return tuple((n, p.line, c) if p.path == script else (n, p.line, c, p.path) for n, p, c in runs)
 
 
 def emit_worker(plan: Plan, *, script: str, folder: str | None, roots: Sequence[tuple[str, str]] = ()) -> Worker:
@@ -109,7 +67,7 @@ class _Writer:
         self.plan = plan
         self.grids = grids
         self.gone: set[tuple[str, int]] = set()  # lines of which nothing is left
-        self.page = _Page()
+        self.page = Page()
         self.runtime = RUNTIME
         carried = "".join(self._text(fragment) for fragment in self._fragments())
         while re.search(rf"\b{self.runtime}\b", carried):

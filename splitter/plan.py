@@ -22,22 +22,8 @@ from splitter.effects import Effects
 from splitter.find import Found
 from splitter.fragments import fragments
 from splitter.heads import heads
-from splitter.ir import (
-    Builder,
-    ClassEdit,
-    Diagnostic,
-    Feed,
-    Fragment,
-    HandleEdit,
-    Head,
-    LoaderEdit,
-    NamesFrom,
-    Note,
-    Plan,
-    Role,
-    Tail,
-    WorkerModule,
-)
+from splitter.ir import Builder, ClassEdit, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
+from splitter.ir_cut import Head, Tail
 from splitter.origins import Origin
 from splitter.prefix import with_prefix
 from splitter.read import ENTRY

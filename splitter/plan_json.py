@@ -40,7 +40,8 @@ import json
 
 from splitter.diagnostics import hint, message, severity
 from splitter.head_text import head_notes
-from splitter.ir import Crossing, Diagnostic, Feed, Plan, Span
+from splitter.ir import Diagnostic, Feed, Plan, Span
+from splitter.ir_cut import Crossing
 from splitter.prefix_json import shown as prefix_json
 from splitter.profile import profile_json
 

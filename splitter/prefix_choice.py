@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from splitter.ir import Diagnostic, Fragment, Plan, Profile, Span
+from splitter.ir import Diagnostic, Fragment, Plan, Span
+from splitter.ir_cut import Profile
 from splitter.prefix_json import tried_of
 from splitter.prefix_types import Prefix
 from splitter.splice import Grid

@@ -19,7 +19,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from splitter.graph_json import graph_from, graph_json
-from splitter.ir import Plan, Profile, Tried, TriedHead
+from splitter.ir import Plan
+from splitter.ir_cut import Profile, Tried, TriedHead
 from splitter.prefix_choice import choices
 from splitter.prefix_json import tried_from
 

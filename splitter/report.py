@@ -15,7 +15,8 @@ from splitter.diagnostics import CODES, hint, message
 from splitter.emit_finish import names
 from splitter.fragments import joined
 from splitter.head_text import head_notes
-from splitter.ir import Builder, Crossing, Diagnostic, Feed, Fragment, MovedHead, Plan, Span
+from splitter.ir import Builder, Diagnostic, Feed, Fragment, Plan, Span
+from splitter.ir_cut import Crossing, MovedHead
 from splitter.mermaid import HEAD, mermaid, table
 from splitter.prefix_choice import bytes_line
 from splitter.prefix_types import Prefix

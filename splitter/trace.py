@@ -25,7 +25,8 @@ from typing import Any
 
 from splitter.graph import Graph, Operation, Step, Value
 from splitter.head_text import head_text
-from splitter.ir import Plan, Span, Tried, TriedHead
+from splitter.ir import Plan, Span
+from splitter.ir_cut import Tried, TriedHead
 from splitter.prefix_choice import choices
 from splitter.prefix_json import prefix_fields, tried_from
 from splitter.prefix_types import PrefixTried

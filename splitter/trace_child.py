@@ -23,7 +23,8 @@ from typing import IO, TYPE_CHECKING, Any
 
 from splitter.graph import Graph
 from splitter.head_text import HeadText, text_from
-from splitter.ir import Span, Tail
+from splitter.ir import Span
+from splitter.ir_cut import Tail
 from splitter.prefix_json import prefix_from
 from splitter.prefix_types import Prefix, PrefixTried
 from splitter.trace_lines import User

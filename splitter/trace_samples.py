@@ -23,7 +23,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from splitter.graph import Graph
 from splitter.head_text import HeadText
-from splitter.ir import Tail, Tried, TriedHead
+from splitter.ir_cut import Tail, Tried, TriedHead
 from splitter.knowledge_ops import ESCAPES
 from splitter.trace_containers import find_containers, name_of, traced_containers
 from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen

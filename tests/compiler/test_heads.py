@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splitter.compile import compile_script
-from splitter.ir import Head
+from splitter.ir_cut import Head
 
 BEFORE = """
 import random, time
