@@ -4,6 +4,7 @@
     find    Source   -> Program     Site, Origin: where loaders are made and where their datasets come from
     effects          -> Effects     what a piece of code reads, writes and draws
     slice   Program  -> Plan        Builder, HandleEdit, LoaderEdit, ClassEdit, Feed: what goes where
+    trace, cut       -> Plan        what samples show and what is chosen for each operation: see graph and ir_cut
     emit    Plan     -> Bundle      the generated files
 
 All of them are frozen. Lines count from 1 and columns from 0, in characters, as in a text editor's status line minus one;
