@@ -282,9 +282,13 @@ class Plan:
 
     @property
     def agreed(self) -> str:
-        """What trainer and workers compare: the digest of the text, with the heads of loops that moved. One text can be cut in two ways."""
+        """What trainer and workers compare: the digest of the text, with the cut. One text can be cut in several ways, and halves of two
+        cuts would do something twice, or not at all.
+        """
         heads = [(name, moved.statements, moved.batch) for name, moved in sorted(self.moved_heads().items())]
-        return f"sha256:{hashlib.sha256(repr((self.digest, heads)).encode()).hexdigest()[:16]}" if heads else self.digest
+        finishes = sorted((builder.name, repr(builder.finish)) for builder in self.worker.builders if builder.finish is not None)
+        cut = repr((self.digest, heads, finishes))
+        return f"sha256:{hashlib.sha256(cut.encode()).hexdigest()[:16]}" if heads or finishes else self.digest
 
     def builder_of(self, feed: Feed) -> str:
         """The name of the builder of a feed's dataset; "" for a dataset that the trainer sends."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -67,3 +68,13 @@ def test_arguments_that_are_missing_are_a_note(scratch: Scratch, folder: Path) -
     assert ended.stderr.splitlines() == [
         f"splitter: note: {name}: the cut stays at the loader: the script ended with exit status 2" for name in ("train", "val")
     ]
+
+
+def test_halves_of_two_cuts_do_not_meet(scratch: Scratch, folder: Path) -> None:
+    """A worker that finishes samples itself and a trainer that finishes them once more would be wrong without a word."""
+    digests = set()
+    for price in ("0", "5"):
+        assert scratch.splitter("transform", "train.py", "--samples", "4", "--price", price, *ARGS, folder=folder).returncode == 0
+        texts = [(folder / f"train_{side}.py").read_text() for side in ("worker", "trainer")]
+        digests |= {found for text in texts for found in re.findall(r'digest="(sha256:\w+)"', text)}
+    assert len(digests) == 2
