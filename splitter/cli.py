@@ -44,6 +44,7 @@ Price = Annotated[
     float | None, typer.Option("--price", min=0.0, metavar="US", help="What a KiB that crosses costs, in trainer-microseconds.")
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run samples also when nothing has changed since the last time.")]
+ModelPrefix = Annotated[bool, typer.Option("--model-prefix", help="Move what the model's forward does first with its inputs alone.")]
 
 BundlePath = Annotated[
     Path | None,
@@ -51,12 +52,12 @@ BundlePath = Annotated[
 ]
 
 
-def _compiled(script: Path, streams: int | None) -> Plan:
+def _compiled(script: Path, streams: int | None, model_prefix: bool = False) -> Plan:
     """The plan of a script. Its findings are printed; ends with status 3 when nothing can be split."""
     from splitter import console
     from splitter.compile import compile_script
 
-    plan = compile_script(script, streams=streams)
+    plan = compile_script(script, streams=streams, model_prefix=model_prefix)
     print(console.findings(plan, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
     return plan
 
@@ -71,13 +72,15 @@ def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, ou
     """The plan with the cheapest cut, chosen by running samples; a line for each loader whose samples can't be run."""
     from splitter import console
     from splitter.compile import weigh
+    from splitter.prefix_choice import choices
     from splitter.progress import sampling
 
     if not sys.platform.startswith("linux"):
         print("splitter: note: samples are run on Linux only; the cut stays at the loader", file=sys.stderr)
-        return plan
+        return choices(plan)[-1]
     with sampling() as progress:
         made = weigh(plan, script, args or (), how, out, progress)
+    print(console.weighed(plan, made, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
     for feed in made.feeds:
         if feed.uncut is not None:
             print(console.printable(f"splitter: note: {feed.name}: the cut stays at the loader: {feed.uncut}"), file=sys.stderr)
@@ -114,13 +117,15 @@ def transform(
     samples: Samples = 16,
     price: Price = None,
     again: Again = False,
+    model_prefix: ModelPrefix = False,
 ) -> None:
     """Write the worker and trainer programs of SCRIPT, with a report, beside it."""
     if diff and json:
         raise typer.BadParameter("--diff and --json both want standard output; give one of them")
     if bundle is not None and bundle.resolve() in {script.parent.resolve(), (out or script.parent).resolve()}:
         raise typer.BadParameter(f"--bundle {bundle}: give another folder than the one of the script or of the generated files")
-    plan = _compiled(script, streams)
+    _not_static(static, model_prefix)
+    plan = _compiled(script, streams, model_prefix)
     if plan.split and not static:
         plan = _weighed(plan, script, args, _how(samples, price, again), script.parent if out is None else out)
     from splitter import console
@@ -199,9 +204,11 @@ def _check_one(*, script: Path, out: Path | None, streams: int | None) -> None:
     from splitter.compile import compile_script, weighed_before
     from splitter.current import compare
     from splitter.emit import emit
+    from splitter.profile import asked_for_prefix
     from splitter.run import relative
 
-    plan = weighed_before(compile_script(script, streams=streams), script.parent if out is None else out)
+    folder = script.parent if out is None else out
+    plan = weighed_before(compile_script(script, streams=streams, model_prefix=asked_for_prefix(script, folder)), folder)
     if not plan.split:
         print(console.findings(plan, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
         print(console.printable(f"splitter: {script}: no loader can be split any more"), file=sys.stderr)
@@ -249,10 +256,12 @@ def verify(
     static: Static = False,
     samples: Samples = 16,
     price: Price = None,
+    model_prefix: ModelPrefix = False,
 ) -> None:
     """Run SCRIPT and its split side by side and compare batches and random-number generators."""
     _linux_only()
-    plan = _compiled(script, streams)
+    _not_static(static, model_prefix)
+    plan = _compiled(script, streams, model_prefix)
     if not plan.split:
         raise _nothing_split(plan)
     if not static:
@@ -272,6 +281,7 @@ def verify(
             python=sys.executable,
             package=plan.package,
             heads=recorded(plan, script.parent),
+            moved=plan.prefix.moved if plan.prefix is not None else None,
         )
     print(result)
     raise typer.Exit(DONE if result.identical else INTERNAL)
@@ -335,6 +345,11 @@ def top(
         print(f"splitter: {error}", file=sys.stderr)
         raise typer.Exit(BAD_INPUT) from None
     raise typer.Exit(DONE if answered else INTERNAL)
+
+
+def _not_static(static: bool, model_prefix: bool) -> None:
+    if static and model_prefix:
+        raise typer.BadParameter("--model-prefix is checked on samples, and --static runs none; give one of them")
 
 
 def _linux_only() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from splitter.find import find
-from splitter.ir import Plan, Profile
+from splitter.ir import Plan
+from splitter.ir_cut import Profile
 from splitter.plan import plan
 from splitter.read import read
 
@@ -19,19 +20,20 @@ if TYPE_CHECKING:
     from splitter.trace import Progress
 
 
-def compile_script(script: Path, *, streams: int | None = None) -> Plan:
+def compile_script(script: Path, *, streams: int | None = None, model_prefix: bool = False) -> Plan:
     """Read a script and decide what of it goes where. Writes nothing and runs nothing of the script.
 
     Args:
         script: the program that starts the training.
         streams: treat loaders with num_workers=0 as if the script had said num_workers=streams.
+        model_prefix: move the start of the model's forward as well; `weigh` checks it on samples, and takes it back where bits differ.
 
     Raises:
         InputError: the script can't be read (S101-S103).
     """
     program = read(script)
     found = find(program)
-    return plan(found, streams=streams)
+    return plan(found, streams=streams, model_prefix=model_prefix)
 
 
 @dataclass(frozen=True)
@@ -52,30 +54,39 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     """
     # Not at the top: networkx is a large import, and other commands need no cut.
     from splitter.cut import DEFAULT_PRICE
-    from splitter.finish import parted
     from splitter.profile import profile_key, stored
     from splitter.trace import trace
 
     price = DEFAULT_PRICE if how.price is None else how.price
     key = profile_key(plan, arguments, how.samples)
     known = None if how.again else stored(plan, out)
-    if known is not None and known.key == key and not known.reasons:
-        return parted(plan, replace(known, price=price))
+    seen = known is not None and (plan.prefix is None or bool(known.prefix))
+    if known is not None and seen and known.key == key and not known.reasons:
+        return _chosen(plan, replace(known, price=price))
     traced = trace(plan, script, arguments, samples=how.samples, seconds=how.seconds, progress=progress)
     split = {feed.name for feed in plan.feeds if feed.status == "split"}
     feeds = tuple((name, feed.graph, feed.tried) for name, feed in traced.feeds if feed.graph is not None)
     reasons = tuple((name, reason) for name, reason in traced.reasons.items() if name in split)
     heads = tuple((name, feed.head) for name, feed in traced.feeds if feed.graph is not None and feed.head is not None)
-    return parted(plan, Profile(key, price, feeds, reasons, heads))
+    return _chosen(plan, Profile(key, price, feeds, reasons, heads, traced.prefix))
+
+
+def _chosen(plan: Plan, profile: Profile) -> Plan:
+    """The plan with the cheapest cut, and with as much of the model's forward on the worker as may be there."""
+    from splitter.finish import parted
+    from splitter.prefix_choice import choices, settled, unless_finished
+
+    if plan.prefix is None:
+        return parted(plan, profile)
+    return unless_finished(plan, parted(settled(plan, profile), profile), parted(choices(plan)[-1], profile))
 
 
 def weighed_before(plan: Plan, out: Path) -> Plan:
     """The plan as `weigh` has made it when it wrote to `out`; as it is when it hasn't. Runs nothing."""
+    from splitter.prefix_choice import choices
     from splitter.profile import stored
 
     profile = stored(plan, out)
     if profile is None:
-        return plan
-    from splitter.finish import parted
-
-    return parted(plan, profile)
+        return choices(plan)[-1]
+    return _chosen(plan, profile)

@@ -20,6 +20,7 @@ from typing import IO
 from splitter.diagnostics import CODES, hint, message, severity
 from splitter.examples import EXAMPLES
 from splitter.ir import Diagnostic, Feed, Plan, SourceFile, Span
+from splitter.prefix_choice import prefix_line
 from splitter.splice import Grid
 
 RESET = "\x1b[0m"
@@ -41,6 +42,14 @@ def _distinct(plan: Plan) -> Iterable[Diagnostic]:
     for feed in plan.feeds:
         if feed.code is not None and feed.code not in codes:
             yield Diagnostic(feed.code, feed.loader, (("what", "; ".join(feed.why)),))
+
+
+def weighed(before: Plan, after: Plan, folder: str, *, colour: bool = False) -> str:
+    """What running samples has shown of the model's forward: that its start moved, or why it stays."""
+    sources = {source.path: source for source in (before.script, *before.modules)}
+    new = [found for found in after.diagnostics if found not in before.diagnostics]
+    moved = [f"splitter: note: {printable(prefix_line(after))}\n"] if after.prefix is not None else []
+    return "".join([*(rendered(found, sources, folder, colour=colour) for found in new), *moved])
 
 
 def rendered(found: Diagnostic, sources: Mapping[str, SourceFile], folder: str = "", *, colour: bool = False) -> str:

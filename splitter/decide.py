@@ -137,20 +137,25 @@ class Decider:
     def _slice_loader(self, site: SitePlan) -> None:
         if not site.split:
             return
-        slicer = Slicer(self.found, self.effects, site.site.module, site.site.call, self._handles())
-        moved = False
         try:
-            for option in ("collate_fn", "worker_init_fn"):
-                expr = site.site.option(option)
-                if expr is None or (isinstance(expr, ast.Constant) and expr.value is None):
-                    continue
-                moved = True
-                slicer.expression(site.site.where(expr), expr, "batch")
-            shared_line(site.site.module, slicer.body.values())
+            slicer, moved = self.loader_slicer(site)
         except Refused as refusal:
             site.refused = refusal.diagnostic
             return
         site.loader = slicer if moved else None
+
+    def loader_slicer(self, site: SitePlan) -> tuple[Slicer, bool]:
+        """The slice of a loader's functions, and whether it has any. Raises Refused."""
+        slicer = Slicer(self.found, self.effects, site.site.module, site.site.call, self._handles())
+        moved = False
+        for option in ("collate_fn", "worker_init_fn"):
+            expr = site.site.option(option)
+            if expr is None or (isinstance(expr, ast.Constant) and expr.value is None):
+                continue
+            moved = True
+            slicer.expression(site.site.where(expr), expr, "batch")
+        shared_line(site.site.module, slicer.body.values())
+        return slicer, moved
 
     def _send(self, site: SitePlan, sites: list[SitePlan]) -> None:
         """The last resort: the trainer builds the dataset, and sends it; also when only a part of what it may be can move."""

@@ -157,6 +157,26 @@ CODES: dict[str, Rule] = {
     "S401": Rule(
         "warning", "order of a listing", "{what} lists files in an order that another host may not have", "sort it: sorted({what})"
     ),
+    "S421": Rule("note", "model prefix: not fed by loaders alone", "the start of forward stays in the model: {what}", "{way}"),
+    "S422": Rule("note", "model prefix: none", "nothing of forward moves: it {what}", "{way}"),
+    "S423": Rule(
+        "note",
+        "model prefix: no constant",
+        "the start of forward stays in the model: it reads {name}, which is {why}",
+        "give it its value in the constructor, from plain values, and nowhere else; make a table a buffer with persistent=False",
+    ),
+    "S424": Rule(
+        "note",
+        "model prefix: model not followed",
+        "the start of forward stays in the model: {what} {why}",
+        "make the model in the script and call it in loops over loaders, without a wrapper or a hook",
+    ),
+    "S425": Rule(
+        "note",
+        "model prefix: not the same on the worker",
+        "what forward does from here on stays in the model: {why}",
+        "{way}",
+    ),
     "S901": Rule(
         "error", "internal error", "step {step} failed on {path}: {reason}", "please report it with the script; nothing was written"
     ),

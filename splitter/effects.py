@@ -74,7 +74,7 @@ class Effects:
         for keyword in call.keywords:
             if keyword.arg == "requires_grad" and isinstance(keyword.value, ast.Constant) and keyword.value.value is True:
                 yield Fact("gradient", module.text(call), module, call)
-            if keyword.arg == "device" and _is_device(keyword.value):
+            if keyword.arg == "device" and is_device(keyword.value):
                 yield Fact("device", module.text(call), module, call)
 
     def _library(self, module: Module, call: ast.Call, name: str) -> Iterator[Fact]:
@@ -117,7 +117,7 @@ class Effects:
 
     def _method(self, module: Module, call: ast.Call, func: ast.Attribute) -> Iterator[Fact]:
         name = func.attr
-        if name in ("cuda", "xpu", "mps") or (name == "to" and any(_is_device(arg) for arg in call.args)):
+        if name in ("cuda", "xpu", "mps") or (name == "to" and any(is_device(arg) for arg in call.args)):
             yield Fact("device", module.text(call), module, call)
         if name == "requires_grad_":
             yield Fact("gradient", module.text(call), module, call)
@@ -263,7 +263,7 @@ def _fresh(value: ast.expr | None) -> bool:
     )
 
 
-def _is_device(expr: ast.expr) -> bool:
+def is_device(expr: ast.expr) -> bool:
     """`"cuda"`, `device`, `self.device`, `args.device` - but not a literal "cpu" and no dtype."""
     if isinstance(expr, ast.Constant):
         return isinstance(expr.value, str) and not expr.value.startswith("cpu")

@@ -65,6 +65,7 @@ def _edits(plan: Plan, module: str) -> Edits:
         tuple(loader for loader in plan.loaders if loader.module == module),
         tuple(removal for removal in plan.removals if removal.module == module),
         tuple(edit for edit in plan.classes if edit.module == module),
+        tuple(rename for rename in plan.renames if rename.module == module),
     )
 
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from splitter.ir import Finish, Span
+from splitter.ir import Span
+from splitter.ir_cut import Finish
 from splitter.splice import Grid, Splice, apply
 
 _HALF = "PIL"  # PILToTensor is the first half of ToTensor, of images

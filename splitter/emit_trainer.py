@@ -19,6 +19,7 @@ from splitter.emit_finish import finish_text
 from splitter.emit_keywords import Keyword, add_keywords, mapping
 from splitter.emit_place import place, repeatable
 from splitter.ir import ClassEdit, HandleEdit, LoaderEdit, Removal, SourceFile, Span
+from splitter.prefix_types import Rename
 from splitter.splice import LIMIT, Grid, Splice, apply, call, ordered, quoted, undo
 
 RUNTIME = "splitter_runtime"
@@ -45,9 +46,15 @@ class Edits:
     loaders: tuple[LoaderEdit, ...] = ()
     removals: tuple[Removal, ...] = ()
     classes: tuple[ClassEdit, ...] = ()
+    renames: tuple[Rename, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.handles or self.loaders or self.removals or self.classes)
+        return bool(self.handles or self.loaders or self.removals or self.classes or self.renames)
+
+    @property
+    def calls_runtime(self) -> bool:
+        """Whether the runtime's name stands in the edited module."""
+        return bool(self.handles or self.loaders or self.classes)
 
 
 def edit(source: SourceFile, edits: Edits, program: ProgramCall | None) -> str:
@@ -121,14 +128,16 @@ class _Editor:
 
     def lines(self) -> list[Splice]:
         """Whole lines that are put in or taken away."""
-        return [self._preamble(), *self._removals()]
+        preamble = [self._preamble()] if self.program is not None or self.edits.calls_runtime else []
+        return [*preamble, *self._removals()]
 
     def expressions(self, wrapped: Set[int]) -> list[list[Splice]]:
         """The splices of each edited expression."""
         handles = [self._handle(handle, wrapped) for handle in self.edits.handles]
         loaders = [self._loader(loader, wrapped) for loader in self.edits.loaders]
         classes = [[Splice(*self.grid.range(edit.span), f"{self.name}.DataLoader")] for edit in self.edits.classes]
-        return [group for group in (*handles, *loaders, *classes) if group]
+        renames = [[Splice(*self.grid.range(rename.span), rename.name)] for rename in self.edits.renames]
+        return [group for group in (*handles, *loaders, *classes, *renames) if group]
 
     def _preamble(self) -> Splice:
         spans = [loader.call for loader in self.edits.loaders]
@@ -279,8 +288,11 @@ class _Editor:
         fragments = [removal.fragment for removal in self.edits.removals]
         fills = dict(_emptied(self.grid, {line for part in fragments for line in range(part.first, part.last + 1)}))
         result = []
-        for part in fragments:
+        for removal in self.edits.removals:
+            part = removal.fragment
             fill = "".join(text for line, text in fills.items() if part.first <= line <= part.last)
+            if removal.comment:
+                fill = self.grid.indent(part.last) + f"# {removal.comment}{self.grid.newline}" + fill
             surplus = 0 if fill else _surplus(self.grid, part.first, part.last)
             end = self.grid.starts[min(part.last + surplus, len(self.grid.lines))]
             result.append(Splice(self.grid.starts[part.first - 1], end, fill))

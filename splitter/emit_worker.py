@@ -15,26 +15,21 @@ import ast
 import os.path
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import splitter
 from splitter.emit_finish import without_tail
 from splitter.emit_keywords import mapping
+from splitter.emit_page import LineMap, Page, Place
+from splitter.emit_prefix import Written, closing, constants, opening, swapped
 from splitter.head_text import first_lines, fragments_of, function_name, parameter
-from splitter.ir import Builder, Finish, Fragment, MovedHead, Plan, Span
+from splitter.ir import Builder, Fragment, Plan, Span
+from splitter.ir_cut import Finish, MovedHead
+from splitter.prefix_types import PrefixHead
 from splitter.splice import LIMIT, Grid, call, quoted
 
 RUNTIME = "splitter_runtime"
 INDENT = "    "
-LineMap = tuple[tuple[int, int, int] | tuple[int, int, int, str], ...]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a line of the worker program comes from."""
-
-    path: str
-    line: int
 
 
 @dataclass(frozen=True)
@@ -43,41 +38,6 @@ class Worker:
 
     text: str
     lines: LineMap
-
-
-@dataclass
-class _Page:
-    """Lines written so far, each with its place in the script where it has one."""
-
-    lines: list[str] = field(default_factory=list)
-    places: list[Place | None] = field(default_factory=list)
-
-    def add(self, text: str, place: Place | None = None) -> None:
-        """One or more lines; with a place, the first comes from there and the others from the lines after it."""
-        for number, line in enumerate(text.split("\n")):
-            self.lines.append(line)
-            self.places.append(None if place is None else Place(place.path, place.line + number))
-
-    def gap(self, count: int) -> None:
-        """Blank lines, so that `count` of them end the page."""
-        while self.lines and not self.lines[-1].strip():
-            self.lines.pop()
-            self.places.pop()
-        for _ in range(count if self.lines else 0):
-            self.add("")
-
-    def line_map(self, script: str) -> LineMap:
-        runs: list[tuple[int, Place, int]] = []
-        for number, place in enumerate(self.places, 1):
-            if place is None:
-                continue
-            if runs:
-                first, start, count = runs[-1]
-                if (number, place) == (first + count, Place(start.path, start.line + count)):
-                    runs[-1] = (first, start, count + 1)
-                    continue
-            runs.append((number, place, 1))
-        return tuple((n, p.line, c) if p.path == script else (n, p.line, c, p.path) for n, p, c in runs)
 
 
 def emit_worker(plan: Plan, *, script: str, folder: str | None, roots: Sequence[tuple[str, str]] = ()) -> Worker:
@@ -107,7 +67,7 @@ class _Writer:
         self.plan = plan
         self.grids = grids
         self.gone: set[tuple[str, int]] = set()  # lines of which nothing is left
-        self.page = _Page()
+        self.page = Page()
         self.runtime = RUNTIME
         carried = "".join(self._text(fragment) for fragment in self._fragments())
         while re.search(rf"\b{self.runtime}\b", carried):
@@ -121,6 +81,8 @@ class _Writer:
         yield from worker.definitions
         for builder in worker.builders:
             yield from builder.body
+            if builder.prefix is not None:
+                yield builder.prefix.body
             for span in (builder.result, builder.collate_fn, builder.worker_init_fn):
                 if span is not None:
                     yield Fragment(span.path, span.line, span.end_line)
@@ -280,7 +242,25 @@ Change {script} and run `splitter transform {script}` again.
         if builder.result is not None:
             self._return(builder, builder.result, before)
         else:
+            if builder.prefix is not None:
+                self._prefix(builder.prefix, self._body_indent(builder))
             self._return_loader(builder, before)
+
+    def _prefix(self, prefix: PrefixHead, indent: str) -> None:
+        """The start of the model's forward, as a function of the batch."""
+        self._write(constants(prefix, indent, self._expression))
+        self.page.gap(1 if not (self.page.lines[-1].endswith(":") or self.page.lines[-1].lstrip().startswith("#")) else 0)
+        self._write(opening(prefix, indent, INDENT))
+        grids = self.grids
+        self.grids = {**grids, prefix.body.path: swapped(grids[prefix.body.path], prefix)}
+        self._carry(prefix.body, indent + INDENT)
+        self.grids = grids
+        self._write(closing(prefix, indent, INDENT))
+        self.page.gap(1)
+
+    def _write(self, lines: Iterable[Written]) -> None:
+        for line in lines:
+            self.page.add(line.text, None if line.place is None else Place(*line.place))
 
     def _body_indent(self, builder: Builder) -> str:
         """Tabs where the carried lines are indented by tabs, so that the two never meet in one block."""
@@ -315,6 +295,7 @@ Change {script} and run `splitter transform {script}` again.
         spans = [(name, span) for name, span in given if span is not None]
         arguments = [f"{name}={self._expression(span, indent)}" for name, span in spans]
         head = [] if builder.head is None else [f"head={function_name(builder.head.head)}"]
+        head += ["head=head"] if builder.prefix is not None else []
         flat = f"{indent}return {self.runtime}.Loader({', '.join([*arguments, *head])})"
         if len(flat) <= LIMIT and "\n" not in flat:
             place = Place(spans[0][1].path, spans[0][1].line) if len(spans) == 1 else None
@@ -412,7 +393,9 @@ def _tuple(head: str, entries: Sequence[str], indent: str) -> str:
 def _extent(builder: Builder) -> str:
     """The lines that a builder comes from, for the comment on its first line."""
     spans = [span for span in (builder.result, builder.collate_fn, builder.worker_init_fn) if span is not None]
-    groups = [[*builder.body, *(Fragment(span.path, span.line, span.end_line) for span in spans)], list(head_fragments(builder))]
+    moved = [builder.prefix.body] if builder.prefix is not None else []
+    own = [*builder.body, *moved, *(Fragment(span.path, span.line, span.end_line) for span in spans)]
+    groups = [own, list(head_fragments(builder))]
     extents = []
     for parts in groups:
         for path in dict.fromkeys(part.path for part in parts):

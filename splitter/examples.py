@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from splitter.examples_prefix import PREFIX
+
 
 class Example(NamedTuple):
     """A script that has the code, and one that hasn't."""
@@ -390,3 +392,5 @@ loader = DataLoader(Files('photos'), num_workers=2)
 """,
     ),
 }
+
+EXAMPLES |= {code: Example(*pair) for code, pair in PREFIX.items()}  # with --model-prefix

@@ -14,7 +14,8 @@ from dataclasses import replace
 from splitter.cut import cut
 from splitter.graph import Cut, Graph
 from splitter.head_cut import settled, with_heads
-from splitter.ir import Crossing, Finish, Plan, Profile, Span, Tail, Tried
+from splitter.ir import Plan, Span
+from splitter.ir_cut import Crossing, Finish, Profile, Tail, Tried
 from splitter.sides import LATE
 
 _DEFAULT = "default_collate"

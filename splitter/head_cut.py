@@ -13,22 +13,8 @@ from dataclasses import replace
 
 from splitter.fragments import joined, merged
 from splitter.graph import Graph
-from splitter.ir import (
-    Builder,
-    Crossing,
-    Feed,
-    Finish,
-    Fragment,
-    Head,
-    HeadNeeds,
-    LoaderEdit,
-    MovedHead,
-    NamesFrom,
-    Plan,
-    Profile,
-    Removal,
-    WorkerModule,
-)
+from splitter.ir import Builder, Feed, Fragment, LoaderEdit, NamesFrom, Plan, Removal, WorkerModule
+from splitter.ir_cut import Crossing, Finish, Head, HeadNeeds, MovedHead, Profile
 
 Cutting = Callable[[Graph], Crossing]
 

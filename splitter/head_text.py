@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from splitter.ir import Fragment, Head, MovedHead, Note, Plan, SourceFile, Span
+from splitter.ir import Fragment, Note, Plan, SourceFile, Span
+from splitter.ir_cut import Head, MovedHead
 from splitter.splice import Grid
 
 

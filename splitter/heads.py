@@ -20,7 +20,8 @@ from splitter.find import Found
 from splitter.fragments import fragments
 from splitter.head_loops import Loop, Reading, consumed, reading
 from splitter.head_statements import Movable, Scanned, scan
-from splitter.ir import Head, HeadNeeds, HeadStatement, NamesFrom, Note, Span
+from splitter.ir import NamesFrom, Note, Span
+from splitter.ir_cut import Head, HeadNeeds, HeadStatement
 from splitter.read import ENTRY, Module
 from splitter.slice import Slicer
 

@@ -4,6 +4,7 @@
     find    Source   -> Program     Site, Origin: where loaders are made and where their datasets come from
     effects          -> Effects     what a piece of code reads, writes and draws
     slice   Program  -> Plan        Builder, HandleEdit, LoaderEdit, ClassEdit, Feed: what goes where
+    trace, cut       -> Plan        what samples show and what is chosen for each operation: see graph and ir_cut
     emit    Plan     -> Bundle      the generated files
 
 All of them are frozen. Lines count from 1 and columns from 0, in characters, as in a text editor's status line minus one;
@@ -18,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from splitter.graph import Cut, Graph
+    from splitter.ir_cut import Crossing, Finish, Head, MovedHead, Profile, Tail
+    from splitter.prefix_types import Prefix, PrefixHead, Rename
 
 Severity = Literal["error", "warning", "note"]
 Status = Literal["split", "left"]
@@ -90,7 +92,7 @@ class Builder:
     of the function, or a module global when it is listed in `globals`. `accepts` names the script's classes and functions that a dataset
     which the trainer sends may consist of. `draws`: the generators that making batches may draw from, when all is known
     about it and any process may do it. `finish`: the end of its samples' transforms is left out, for the trainer. `head`: what the
-    trainer's loop did first.
+    trainer's loop did first. `prefix`: each batch goes through the start of the model's forward.
     """
 
     kind: Literal["dataset", "loader"]
@@ -107,6 +109,7 @@ class Builder:
     accepts: tuple[str, ...] = ()
     finish: Finish | None = None
     head: MovedHead | None = None
+    prefix: PrefixHead | None = None
 
     def __post_init__(self) -> None:
         if (self.kind == "dataset") != (self.result is not None):
@@ -116,118 +119,6 @@ class Builder:
     def parameters(self) -> tuple[str, ...]:
         roots = dict.fromkeys(name.split(".")[0] for name in self.environment)
         return tuple(root for root in roots if root not in self.globals)
-
-
-@dataclass(frozen=True)
-class Tail:
-    """A container of transforms in the construction of a moved dataset, `transforms.Compose([...])`, whose end the trainer could run.
-
-    `movable`: as far as the text shows, elements from there on. `halves` are those that can be parted themselves, torchvision's ToTensor.
-    `listed`: the elements stand in a list, else they are arguments, as in `nn.Sequential(...)`.
-    """
-
-    builder: str
-    module: str
-    container: Span
-    callee: str
-    elements: tuple[Span, ...]
-    movable: int
-    halves: tuple[int, ...] = ()
-    listed: bool = True
-
-
-@dataclass(frozen=True)
-class Tried:
-    """What can be parted of a tail with the same bits, on recorded samples: from these elements on, in these halves.
-
-    `template` is the structure of a sample, "{0}" where the tail's result is: "({0}, None)". `arrays`: the halves take numpy arrays.
-    """
-
-    template: str
-    whole: tuple[int, ...]
-    half: tuple[int, ...]
-    arrays: bool = False
-
-
-@dataclass(frozen=True)
-class Finish:
-    """How a tail is parted: the trainer runs the elements from `first` on, and with `half` the second half of the one before."""
-
-    tail: Tail
-    first: int
-    half: bool
-    template: str
-    arrays: bool = False
-
-
-@dataclass(frozen=True)
-class HeadNeeds:
-    """What a statement of a loop needs in the worker program beside the batch, and what the trainer sends for it."""
-
-    environment: tuple[str, ...] = ()
-    globals: tuple[str, ...] = ()
-    body: tuple[Fragment, ...] = ()
-    imports: tuple[Fragment, ...] = ()
-    definitions: tuple[Fragment, ...] = ()
-    local_imports: tuple[NamesFrom, ...] = ()
-    modules: tuple[str, ...] = ()
-    roots: tuple[tuple[str, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class HeadStatement:
-    """A statement at the head of a loop over batches that the worker could run. `reads` and `writes` are names of the batch's parts and
-    of temporaries. `after`: statements before it, by number, that must move when it does. `mutates` the batch's own memory.
-    `locals`: names that it takes from the function that makes the loader; `names` are all that it has.
-    """
-
-    span: Span
-    fragment: Fragment
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    after: tuple[int, ...]
-    mutates: bool
-    locals: tuple[str, ...]
-    names: tuple[str, ...]
-    needs: HeadNeeds
-
-
-@dataclass(frozen=True)
-class Head:
-    """The start of the loop over the batches of a feed: `for images, labels in loader:` and the statements that could move.
-
-    `target` is the batch as the loop takes it, "images, labels"; `parts` are its names, each with the keys that lead to it.
-    `unpacking`: statements that only take it apart, which both sides run. `together`: statements that the source can't part.
-    `end`: the statement that ended the head, and why; or why there is none. `function`: a free name for its builder.
-    """
-
-    feed: str
-    module: str
-    loop: Span
-    target: str
-    parts: tuple[tuple[str, tuple[int | str, ...]], ...] = ()
-    unpacking: tuple[Span, ...] = ()
-    statements: tuple[HeadStatement, ...] = ()
-    together: tuple[tuple[int, ...], ...] = ()
-    end: Note | None = None
-    function: str = ""
-
-
-@dataclass(frozen=True)
-class TriedHead:
-    """What came of a head on recorded samples: how a batch is put together again, "[images, labels]", and why statements must stay."""
-
-    batch: str
-    stay: tuple[tuple[int, str], ...] = ()
-
-
-@dataclass(frozen=True)
-class MovedHead:
-    """The statements of a head that the worker runs, by number, and how the batch is put together behind them."""
-
-    head: Head
-    statements: tuple[int, ...]
-    batch: str
 
 
 @dataclass(frozen=True)
@@ -281,10 +172,11 @@ class ClassEdit:
 
 @dataclass(frozen=True)
 class Removal:
-    """Trainer: whole statements that nothing reads any more once the dataset's construction has left."""
+    """Trainer: whole statements that nothing reads any more, or that the worker runs; with a comment that stands in for them."""
 
     module: str
     fragment: Fragment
+    comment: str = ""
 
 
 @dataclass(frozen=True)
@@ -294,15 +186,6 @@ class Note:
     span: Span
     what: str
     why: str
-
-
-@dataclass(frozen=True)
-class Crossing:
-    """The graph of a feed and its cut, with the price of a KiB for which it was chosen, in trainer-microseconds."""
-
-    graph: Graph
-    cut: Cut
-    price: float
 
 
 @dataclass(frozen=True)
@@ -332,20 +215,6 @@ class Feed:
     def __post_init__(self) -> None:
         if (self.status == "left") == (self.code is None):
             raise ValueError("a feed that is left has a code, a feed that is split has none")
-
-
-@dataclass(frozen=True)
-class Profile:
-    """What was recorded by running samples: for each feed, by name, its graph and what came of its tails, or the reason why there is none.
-
-    `key` stands for the text, the arguments and the versions; `price` is what a KiB that crosses was to cost (see `cut`).
-    """
-
-    key: str
-    price: float
-    feeds: tuple[tuple[str, Graph, tuple[Tried | None, ...]], ...]
-    reasons: tuple[tuple[str, str], ...] = ()
-    heads: tuple[tuple[str, TriedHead], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -380,7 +249,9 @@ class Plan:
     """What `emit` writes down: nothing is decided after this.
 
     `roots` has, for modules that are not beside the script, their top-level names and the folders where these are, relative to the
-    script's. `package` is the package of a script that is run as `python -m package.script`.
+    script's. `package` is the package of a script that is run as `python -m package.script`. `prefix`: the start of the model's forward is
+    on the worker, if samples show that it may be; `without` is the plan to take otherwise, with less of it or with nothing.
+    `model_prefix`: the user has asked for it.
     """
 
     script: SourceFile
@@ -400,6 +271,10 @@ class Plan:
     tails: tuple[Tail, ...] = ()
     profile: Profile | None = None
     heads: tuple[Head, ...] = ()
+    renames: tuple[Rename, ...] = ()
+    prefix: Prefix | None = None
+    without: Plan | None = None
+    model_prefix: bool = False
 
     @property
     def split(self) -> bool:
@@ -416,7 +291,9 @@ class Plan:
         return next((handle.builder for handle in self.handles if handle.span == feed.origin), "")
 
     def head_of(self, feed: Feed) -> Head | None:
-        """The head of the loop over a feed's batches that could move, if there is one."""
+        """The head of the loop over a feed's batches that could move, if there is one, and the worker doesn't begin the model there."""
+        if self.prefix is not None and feed.name in self.prefix.moved:
+            return None
         return next((head for head in self.heads if head.feed == feed.name and head.statements), None)
 
     def moved_heads(self) -> dict[str, MovedHead]:

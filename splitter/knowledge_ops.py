@@ -66,3 +66,22 @@ ESCAPES = frozenset({"numpy", "tolist", "__array__", "__dlpack__", "data_ptr", "
 # Types with a list of transforms, by name: those which always run all of them in turn, and those which choose.
 IN_TURN = frozenset({"Compose", "Sequential"})
 CHOOSING = frozenset({"RandomApply", "RandomChoice", "RandomOrder", "OneOf", "SomeOf", "OneOrOther", "AutoAugment"})
+
+# Operations that give the same bits on every device, also with floating-point numbers among what they take: they compare, choose or place.
+EVERYWHERE = frozenset(
+    """
+eq ne lt le gt ge isnan isinf isfinite bucketize searchsorted where index index_select gather take embedding stack cat unbind
+neg abs minimum maximum clamp clamp_min clamp_max floor ceil trunc sign logical_not logical_and logical_or logical_xor any all
+constant_pad_nd masked_fill fill fill_ full_like zeros_like ones_like _local_scalar_dense scatter.value scatter_.value
+max.default min.default amax amin aminmax nonzero
+""".split()
+)
+
+# Of integers, these too, besides all that is pointwise. Sorting is not among them: of equal values any may come first.
+INTEGER = frozenset("sum cumsum prod cumprod bincount _unique2 unique_dim".split())
+
+# Of integers, a zero or a large number on the right is an error on one device and a value on another.
+PARTIAL = frozenset("remainder fmod floor_divide div __lshift__ __rshift__ bitwise_left_shift bitwise_right_shift pow".split())
+
+# Operations that IEEE 754 rounds correctly, so that on a CPU neither vectors nor threads change a bit.
+IEEE = frozenset("add sub rsub mul div sqrt".split())

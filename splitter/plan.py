@@ -22,23 +22,10 @@ from splitter.effects import Effects
 from splitter.find import Found
 from splitter.fragments import fragments
 from splitter.heads import heads
-from splitter.ir import (
-    Builder,
-    ClassEdit,
-    Diagnostic,
-    Feed,
-    Fragment,
-    HandleEdit,
-    Head,
-    LoaderEdit,
-    NamesFrom,
-    Note,
-    Plan,
-    Role,
-    Tail,
-    WorkerModule,
-)
+from splitter.ir import Builder, ClassEdit, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
+from splitter.ir_cut import Head, Tail
 from splitter.origins import Origin
+from splitter.prefix import with_prefix
 from splitter.read import ENTRY
 from splitter.send import Sent
 from splitter.settings import settings
@@ -46,11 +33,15 @@ from splitter.slice import Slicer
 from splitter.tails import tails
 
 
-def plan(found: Found, *, streams: int | None = None) -> Plan:
-    """Decide for every loader of the program. `streams` is the user's --streams: as if the script had said num_workers=N."""
+def plan(found: Found, *, streams: int | None = None, model_prefix: bool = False) -> Plan:
+    """Decide for every loader of the program. `streams` is the user's --streams: as if the script had said num_workers=N.
+
+    `model_prefix`: the start of the model's forward is to move as well.
+    """
     decider = Decider(found, streams)
     sites = decider.decide()
-    return _Assembly(found, decider.effects, streams, sites, list(decider.candidates.values())).plan()
+    assembly = _Assembly(found, decider.effects, streams, sites, list(decider.candidates.values()))
+    return with_prefix(found, decider, sites, assembly.plan) if model_prefix else assembly.plan()
 
 
 class _Assembly:

@@ -26,6 +26,8 @@
                           "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null} or null,    and where that is now
     "uncut": null or "...",          why the cut is at the loader, when samples were to be run and couldn't be
   }],
+  "model_prefix": {"model": "Net", "path": "train.py", "first_line": 45, "last_line": 51, "results": {"features": "rows"}, "feeds": {...}},
+                                     only with --model-prefix: what moved, with the bytes per sample before and after, or null
   "profile": {"key": "sha256:...", "feeds": {"train": {"graph": {...}, "tails": [...]}}} or null,    what was recorded; see graph.py
   "diagnostics": [{"code": "S303", "severity": "error" | "warning" | "note",
                    "path": "train.py" or null, "line": 7, "column": 10, "message": "...", "hint": "..."}]
@@ -38,7 +40,9 @@ import json
 
 from splitter.diagnostics import hint, message, severity
 from splitter.head_text import head_notes
-from splitter.ir import Crossing, Diagnostic, Feed, Plan, Span
+from splitter.ir import Diagnostic, Feed, Plan, Span
+from splitter.ir_cut import Crossing
+from splitter.prefix_json import shown as prefix_json
 from splitter.profile import profile_json
 
 VERSION = 1
@@ -52,6 +56,7 @@ def plan_json(plan: Plan) -> str:
         "digest": plan.digest,
         "needs": list(plan.needs),
         "feeds": [_feed(plan, feed) for feed in plan.feeds],
+        **prefix_json(plan),
         "profile": profile_json(plan.profile),
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in plan.diagnostics],
     }

@@ -15,10 +15,14 @@ import json
 import os.path
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from splitter.graph_json import graph_from, graph_json
-from splitter.ir import Plan, Profile, Tried, TriedHead
+from splitter.ir import Plan
+from splitter.ir_cut import Profile, Tried, TriedHead
+from splitter.prefix_choice import choices
+from splitter.prefix_json import tried_from
 
 LIBRARIES = ("torch", "torchvision", "numpy", "Pillow")
 
@@ -41,14 +45,23 @@ def stored(plan: Plan, out: Path) -> Profile | None:
     try:
         value = json.loads((out / f"{stem}_split.json").read_bytes())
         fields = value["profile"]
-        if value["digest"] != plan.digest or fields is None:
+        if value["digest"] not in [each.digest for each in choices(plan)] or fields is None:
             return None
         feeds = tuple((name, graph_from(feed["graph"]), tuple(map(_tried_from, feed["tails"]))) for name, feed in fields["feeds"].items())
         reasons = tuple((str(name), str(reason)) for name, reason in fields["reasons"].items())
         heads = tuple((str(name), _head_from(head)) for name, head in fields["heads"].items())
-        return Profile(str(fields["key"]), float(fields["price"]), feeds, reasons, heads)
+        prefix = tuple((str(name), tuple(map(tried_from, tried))) for name, tried in fields.get("model_prefix", {}).items())
+        return Profile(str(fields["key"]), float(fields["price"]), feeds, reasons, heads, prefix)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def asked_for_prefix(script: Path, out: Path) -> bool:
+    """Whether the split in `out` was written with --model-prefix."""
+    try:
+        return "model_prefix" in json.loads((out / f"{script.stem}_split.json").read_bytes())
+    except (OSError, ValueError, TypeError):
+        return False
 
 
 def profile_json(profile: Profile | None) -> dict[str, object] | None:
@@ -57,7 +70,9 @@ def profile_json(profile: Profile | None) -> dict[str, object] | None:
         return None
     feeds = {name: {"graph": graph_json(graph), "tails": [_tried_json(each) for each in tried]} for name, graph, tried in profile.feeds}
     heads = {name: {"batch": head.batch, "stay": [list(one) for one in head.stay]} for name, head in profile.heads}
-    return {"key": profile.key, "price": profile.price, "feeds": feeds, "reasons": dict(profile.reasons), "heads": heads}
+    prefix = {"model_prefix": {name: [asdict(each) for each in tried] for name, tried in profile.prefix}} if profile.prefix else {}
+    fields = {"key": profile.key, "price": profile.price, "feeds": feeds, "reasons": dict(profile.reasons), "heads": heads}
+    return {**fields, **prefix}
 
 
 def _head_from(fields: dict[str, object]) -> TriedHead:

@@ -15,8 +15,11 @@ from splitter.diagnostics import CODES, hint, message
 from splitter.emit_finish import names
 from splitter.fragments import joined
 from splitter.head_text import head_notes
-from splitter.ir import Builder, Crossing, Diagnostic, Feed, Fragment, MovedHead, Plan, Span
+from splitter.ir import Builder, Diagnostic, Feed, Fragment, Plan, Span
+from splitter.ir_cut import Crossing, MovedHead
 from splitter.mermaid import HEAD, mermaid, table
+from splitter.prefix_choice import bytes_line
+from splitter.prefix_types import Prefix
 from splitter.splice import Grid
 
 _FEW = 6  # names that a line may list
@@ -163,6 +166,8 @@ class _Report:
             if feed.environment:
                 text += f" Sent when the loader opens: {', '.join(_code(name) for name in feed.environment)}."
             lines.append(text)
+        if self.plan.prefix is not None:
+            lines.append(self._prefix(self.plan.prefix))
         if self.plan.needs:
             needs = ", ".join(_code(need) for need in self.plan.needs)
             lines += ["", f"The worker imports these files too, so copy them with it: {needs}."]
@@ -176,6 +181,17 @@ class _Report:
             f" With it the head of the loop at {self._link(moved.head.loop)}: {lines}. Batches arrive as these statements leave them, "
             "bit for bit the same with one thread and with several on the samples that were run."
         )
+
+    def _prefix(self, prefix: Prefix) -> str:
+        """The start of the model's forward."""
+        to = ", ".join(_code(feed.feed) for feed in prefix.feeds)
+        text = (
+            f"- The start of {_code(f'{prefix.owner}.forward')}: {self._link_fragment(prefix.body)}, to {self.stem}_worker.py, for {to}. "
+        )
+        pairs = [f"{_code(result)} comes in the place of {_code(parameter)}" for result, parameter in prefix.results if result != parameter]
+        pairs += [f"{_code(result)} comes as it is after these lines" for result, parameter in prefix.results if result == parameter]
+        said = bytes_line(self.plan, prefix)
+        return text + f"In the batches {' and '.join(pairs)}{f': {said}' if said else ''}."
 
     def stayed(self) -> str:
         rows = [(f"{self._link(note.span)} {_code(note.what) if note.what else ''}".strip(), _cell(note.why)) for note in self.plan.notes]
@@ -228,6 +244,11 @@ class _Report:
             if feed.uncut is not None:
                 lines.append(f"- {_code(feed.name)}: the cut stays at the loader: {_cell(feed.uncut)}.")
         left = [f"{_code(feed.name)} ({feed.code})" for feed in self.plan.feeds if feed.status == "left"]
+        if self.plan.prefix is not None:
+            lines.append(
+                "- The start of forward: on a recorded batch of each loader it gives, with one thread and the worker's constants, the bits "
+                "that it gives in the model; it does nothing whose bits differ from device to device."
+            )
         lines.append(f"- Refused: {', '.join(left) or 'nothing'}.")
         lines.append(
             f"- Not run yet: `splitter verify {self.script} -- ARGS` runs script and split side by side and compares batches and "

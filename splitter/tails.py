@@ -15,7 +15,7 @@ from splitter.candidates import Candidate, SitePlan
 from splitter.changes import changes, changes_of, loads
 from splitter.effects import Effects
 from splitter.find import Found
-from splitter.ir import Tail
+from splitter.ir_cut import Tail
 from splitter.knowledge import MODEL_BASES, row
 from splitter.read import Module
 from splitter.repeat import deep_facts

@@ -25,7 +25,11 @@ from typing import Any
 
 from splitter.graph import Graph, Operation, Step, Value
 from splitter.head_text import head_text
-from splitter.ir import Plan, Span, Tried, TriedHead
+from splitter.ir import Plan, Span
+from splitter.ir_cut import Tried, TriedHead
+from splitter.prefix_choice import choices
+from splitter.prefix_json import prefix_fields, tried_from
+from splitter.prefix_types import PrefixTried
 from splitter.verify import started
 
 Progress = Callable[[str, int, int], None]
@@ -55,6 +59,7 @@ class Traced:
     """What came of every feed, by its name."""
 
     feeds: tuple[tuple[str, TracedFeed], ...]
+    prefix: tuple[tuple[str, tuple[PrefixTried, ...]], ...] = ()
 
     def __getitem__(self, name: str) -> TracedFeed:
         return dict(self.feeds)[name]
@@ -92,6 +97,7 @@ def trace(
     folder = os.path.realpath(script.parent)
     split = [feed for feed in plan.feeds if feed.status == "split"]
     found = {feed.name: TracedFeed(None, "the loader stays as it is") for feed in plan.feeds if feed.status != "split"}
+    tried: dict[str, list[PrefixTried]] = {}
     if split:
         wanted = [
             {
@@ -99,7 +105,7 @@ def trace(
                 "path": os.path.realpath(os.path.join(folder, f.loader.path)),
                 "line": f.loader.line,
                 "end_line": f.loader.end_line,
-                "tails": [asdict(tail) for tail in plan.tails_of(f)],
+                "tails": [asdict(tail) for tail in choices(plan)[-1].tails_of(f)],
                 "head": (head := plan.head_of(f)) and asdict(head_text(head, plan.script)),
             }
             for f in split
@@ -107,15 +113,25 @@ def trace(
         files = [os.path.realpath(os.path.join(folder, path)) for path in plan.needs]
         options = ["--samples", str(samples), "--feeds", json.dumps(wanted), "--files", json.dumps(files)]
         options += ["--package", plan.package] if plan.package else []
-        found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress)
+        if plan.prefix is not None:
+            path = os.path.realpath(os.path.join(folder, plan.prefix.body.path))
+            options += ["--prefix", json.dumps([path, [prefix_fields(each.prefix) for each in choices(plan) if each.prefix is not None]])]
+        found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress, tried)
     looked_at = {feed.loader for feed in split if found[feed.name].reason != _NOT_MADE}
     for feed in split:
         if found[feed.name].reason == _NOT_MADE and feed.loader in looked_at:
             found[feed.name] = TracedFeed(None, _SHARED)
-    return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds))
+    return Traced(tuple((feed.name, found[feed.name]) for feed in plan.feeds), tuple((name, tuple(each)) for name, each in tried.items()))
 
 
-def _run(names: Sequence[str], options: Sequence[str], program: Sequence[str], seconds: float, progress: Progress) -> dict[str, TracedFeed]:
+def _run(
+    names: Sequence[str],
+    options: Sequence[str],
+    program: Sequence[str],
+    seconds: float,
+    progress: Progress,
+    tried: dict[str, list[PrefixTried]],
+) -> dict[str, TracedFeed]:
     deadline = time.monotonic() + seconds
     found: dict[str, TracedFeed] = {}
     late = f"running the script took more than {seconds:g} s"
@@ -133,7 +149,10 @@ def _run(names: Sequence[str], options: Sequence[str], program: Sequence[str], s
                         if event.get("end"):
                             late = _NOT_MADE
                             break
-                        _take(event, found, progress)
+                        if "prefix" in event:
+                            tried.setdefault(event["feed"], []).append(tried_from(event["prefix"]))
+                        else:
+                            _take(event, found, progress)
                     else:
                         if time.monotonic() < deadline:
                             late = f"the script {_how(process.wait())}"

@@ -19,13 +19,20 @@ import time
 import types
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from splitter.graph import Graph
 from splitter.head_text import HeadText, text_from
-from splitter.ir import Span, Tail
+from splitter.ir import Span
+from splitter.ir_cut import Tail
+from splitter.prefix_json import prefix_from
+from splitter.prefix_types import Prefix, PrefixTried
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
+
+if TYPE_CHECKING:
+    from splitter.trace_prefix import Recorded
+    from splitter.trace_samples import Asked
 
 SEED = 20240229  # for scripts that do not seed
 
@@ -40,6 +47,20 @@ class Wanted:
     end_line: int
     tails: tuple[Tail, ...] = ()
     head: HeadText | None = None
+
+
+@dataclass
+class Starting:
+    """Starts of a model's forward, the longest first, the file that they are in, and a batch of each loader that the model gets."""
+
+    prefixes: tuple[Prefix, ...]
+    path: str
+    frames: dict[str, types.FrameType] = field(default_factory=dict)
+    recorded: dict[str, Recorded] = field(default_factory=dict)
+
+    @property
+    def feeds(self) -> set[str]:
+        return {feed.feed for prefix in self.prefixes for feed in prefix.feeds}
 
 
 @dataclass
@@ -59,6 +80,7 @@ class Tracing:
     busy: bool = False
     constructed: set[str] = field(default_factory=set)
     frames: dict[str, dict[str, Any]] = field(default_factory=dict)  # the local names where a loader is made whose loop has a head
+    prefix: Starting | None = None
 
     def write(self, **fields: object) -> None:
         self.out.write(json.dumps(fields, separators=(",", ":")) + "\n")
@@ -96,6 +118,8 @@ class Tracing:
                 if file == wanted.path and wanted.line <= frame.f_lineno <= wanted.end_line:
                     if wanted.head is not None:
                         self.frames[wanted.name] = {name: value for name, value in frame.f_locals.items() if name in wanted.head.locals}
+                    if self.prefix is not None:
+                        self.prefix.frames[wanted.name] = frame
                     return wanted
             frame = frame.f_back
         return None
@@ -104,14 +128,33 @@ class Tracing:
         """A loader is iterated: training begins."""
         if self.idle():
             self.trace_pending()
+            self.try_prefix()
             self.finish()
 
     def trace_pending(self) -> None:
         for loader, wanted in self.pending:
             self.trace(loader, wanted)
         self.pending = []
-        if not self.wanted:
+        if not self.wanted and self.prefix is None:
             self.finish()
+
+    def try_prefix(self) -> None:
+        """Compare the start of forward in the model with what the worker would do: both are there when the first loop begins."""
+        if self.prefix is None or not self.prefix.recorded:
+            return
+        from splitter.trace_prefix import try_prefix
+
+        self.busy = True
+        for prefix in self.prefix.prefixes:
+            kept = True
+            for feed in prefix.feeds:
+                recorded = self.prefix.recorded.get(feed.feed)
+                if recorded is not None:
+                    tried = try_prefix(prefix, feed, self.prefix.path, recorded)
+                    self.write(feed=feed.feed, prefix=asdict(tried))
+                    kept = kept and tried.reason is None
+            if kept:
+                break
 
     def trace(self, loader: Any, wanted: Wanted) -> None:
         from splitter.trace_samples import Asked, NoGraphError, trace_loader
@@ -140,8 +183,24 @@ class Tracing:
         else:
             tails = [each and asdict(each) for each in tried]
             self.write(feed=wanted.name, graph=graph_fields(graph), tried=tails, head=head and asdict(head))
+            if self.prefix is not None and wanted.name in self.prefix.feeds:
+                self.record_batch(loader, asked)
         finally:
             self.busy = False
+
+    def record_batch(self, loader: Any, asked: Asked) -> None:
+        """Keep a batch for the start of the model's forward."""
+        from splitter.trace_prefix import Recorded
+        from splitter.trace_samples import batch_of
+
+        assert self.prefix is not None
+        frame = self.prefix.frames[asked.feed]
+        try:
+            batch, samples = batch_of(loader, asked)
+        except Exception as error:  # the user's code, which has made samples before
+            self.write(feed=asked.feed, prefix=asdict(PrefixTried(reason=f"making a batch raised {type(error).__name__}: {error}")))
+            return
+        self.prefix.recorded[asked.feed] = Recorded(batch, samples, frame.f_globals, dict(frame.f_locals))
 
     # --- hooks
 
@@ -247,6 +306,7 @@ def main() -> None:
     parser.add_argument("--feeds", required=True, help="name, file and lines of each loader, as JSON")
     parser.add_argument("--package", default="", help="the package that the script is a module of, when it runs by -m")
     parser.add_argument("--files", default="[]", help="local modules of the script, by real path, as JSON")
+    parser.add_argument("--prefix", help="the file of a model, and starts of its forward, as JSON")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
@@ -259,9 +319,13 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
     with open(chosen.out, "w", encoding="utf-8") as out:
         tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, user)
+        if chosen.prefix is not None:
+            path, fields = json.loads(chosen.prefix)
+            tracing.prefix = Starting(tuple(map(prefix_from, fields)), path)
         sys.addaudithook(tracing.audit)
         how = run(chosen.script, chosen.arguments, tracing, chosen.package)
         tracing.trace_pending()
+        tracing.try_prefix()
         for feed in tracing.wanted:
             tracing.write(feed=feed.name, reason=how)
         tracing.finish()

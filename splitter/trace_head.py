@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from splitter.graph import Graph, Operation, Side, Step, Trait, Value
 from splitter.head_text import HeadText
-from splitter.ir import TriedHead
+from splitter.ir_cut import TriedHead
 from splitter.knowledge_ops import EXACT, TAGS
 from splitter.trace_record import is_leaf, leaves_of, traits_of
 from splitter_runtime import codec

@@ -23,7 +23,7 @@ from torch.utils.data._utils.collate import default_collate, default_convert
 
 from splitter.graph import Graph
 from splitter.head_text import HeadText
-from splitter.ir import Tail, Tried, TriedHead
+from splitter.ir_cut import Tail, Tried, TriedHead
 from splitter.knowledge_ops import ESCAPES
 from splitter.trace_containers import find_containers, name_of, traced_containers
 from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen
@@ -71,6 +71,27 @@ def trace_loader(loader: Any, asked: Asked) -> tuple[Graph, tuple[Tried | None, 
         return graph, tried, head
     except DifferentError as error:
         raise NoGraphError(str(error)) from error
+    finally:
+        torch.set_num_threads(threads)
+        _restore(before)
+
+
+def batch_of(loader: Any, asked: Asked) -> tuple[Any, int]:
+    """A batch of some samples, and their number. The states of the random-number generators are put back."""
+    before = _states()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        feed = _Feed(loader, asked)
+        samples = []
+        with contextlib.suppress(StopIteration):
+            for sample in feed.samples(asked.samples if feed.iterable else len(feed.indices)):
+                samples.append(sample())
+                if time.monotonic() > asked.deadline:
+                    break
+        if not samples:
+            raise NoGraphError("there is no sample")
+        return (loader.collate_fn(samples), len(samples)) if feed.batched else (loader.collate_fn(samples[0]), 1)
     finally:
         torch.set_num_threads(threads)
         _restore(before)

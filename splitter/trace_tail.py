@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from splitter.ir import Tail, Tried
+from splitter.ir_cut import Tail, Tried
 from splitter.trace_containers import elements
 from splitter.trace_returns import passes_on
 

@@ -237,7 +237,7 @@ class _Walk:
             )
 
     def _loads(self, module: Module, target: ast.Name, what: str, path: tuple[int, ...]) -> None:
-        for use_module, use in _reads(self.found, module, target):
+        for use_module, use in reads(self.found, module, target):
             if id(use) not in self.skip:
                 self._follow(use_module, use, what, path)
 
@@ -335,7 +335,7 @@ class _Walk:
         return bool(functions)
 
 
-def _reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
+def reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Module, ast.expr]]:
     """Loads that this binding of the name can reach, in other modules too when the name is a module's."""
     scope: Scope | None = module.names.scope_of[target].lookup(target.id)
     statement = next(
@@ -398,6 +398,14 @@ def loader_flow(found: Found, site: Site) -> Flow:
         walk.loader(place.module, place.expr)
     handed = frozenset(id(use.node) for use in walk.uses if use.kind in ("handed", "change"))
     return Flow(tuple(walk.loaders), tuple(walk.containers), handed)
+
+
+def loader_places(found: Found, site: Site) -> frozenset[int]:
+    """The ids of the expressions whose value is the loader of a site, as far as it can be followed."""
+    walk = _Walk(found, frozenset())
+    for place in (Place(site.module, site.call), *site.also):
+        walk.loader(place.module, place.expr)
+    return frozenset(expr for expr, what in walk.done if what == "loader")
 
 
 def _strange(found: Found, module: Module, node: ast.Attribute) -> bool:

@@ -17,11 +17,12 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from splitter.verify_batches import Event, first_difference
+from splitter.verify_batches import Event, first_difference, without_places
 
+Moved = Mapping[str, Sequence[int | str]]  # places of a batch, by feed
 SEED = 20240229  # of both programs, for scripts that do not seed: any two runs of them would differ
 _WAIT_S = 10  # for a program to end after it is asked to
 _STAYS = re.compile(r"splitter: loader .* stays in the trainer: .*")  # perhaps behind a progress bar
@@ -180,6 +181,21 @@ def compare_output(script: Recording, split: Recording) -> str | None:
     return None
 
 
+def without_prefix(split: Recording, recordings: Sequence[Recording], moved: Moved) -> tuple[Recording, ...]:
+    """Recordings without the places of batches that the worker has put results of the model's forward in.
+
+    Feeds are known from the split's loaders, which are numbered like the script's.
+    """
+    feeds = [next((event.get("feed") for event in events if event["event"] == "begin"), None) for events in split.events]
+
+    def cleaned(recording: Recording) -> Recording:
+        keys = [moved.get(str(feed), ()) for feed in feeds] + [()] * len(recording.events)
+        events = tuple(tuple(without_places(event, keys[number]) for event in own) for number, own in enumerate(recording.events))
+        return replace(recording, events=events)
+
+    return tuple(map(cleaned, recordings))
+
+
 # --- running
 
 
@@ -194,6 +210,7 @@ def verify(
     python: str,
     package: str = "",
     heads: str = "[]",
+    moved: Moved | None = None,
 ) -> VerifyReport:
     """Run the script and the trainer program of its split side by side and compare them.
 
@@ -201,7 +218,8 @@ def verify(
     compared behind it. With `package` the script runs as `python -m package.script` does, from the folder that holds the package.
     The first `batches` batches of the first `epochs` epochs of every loader are compared; `workers` is SPLITTER_WORKERS for the split.
     Both run in the current folder with the same seed of hashes. One that fails because the other was in its way (a port, a new folder)
-    runs once more, alone. A program that doesn't start shows up as a difference.
+    runs once more, alone. A program that doesn't start shows up as a difference. `moved` has, by feed, the places of
+    a batch that differ since the model's forward begins on the worker: what comes of them is seen in the output alone.
     """
     environment = {**os.environ}
     environment.setdefault("PYTHONHASHSEED", "0")  # else any two runs differ in the order of sets
@@ -228,7 +246,8 @@ def verify(
         clashed = [side for side in programs if _CLASH.search(found[side].ending.failure)]
         if len(clashed) == 1:
             found |= run(Path(name, "alone"), *clashed)
-    return compare(found["script"], found["split"])
+    one, other = without_prefix(found["split"], (found["script"], found["split"]), moved or {})
+    return compare(one, other)
 
 
 @contextlib.contextmanager

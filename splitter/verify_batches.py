@@ -7,10 +7,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+from splitter.prefix_types import WHOLE
 
 Event = Mapping[str, Any]
 Line = Mapping[str, Any]
@@ -39,6 +41,24 @@ def first_difference(script: Event | None, split: Event | None) -> str | None:
     if found is None:
         found = compare_states(script, split)
     return None if found is None else f"{place(script)}: {found}"
+
+
+def without_places(event: Event, keys: Collection[int | str]) -> Event:
+    """A batch without the values at some of its places, and without what it is itself, when there are any."""
+    if not keys or "value" not in event:
+        return event
+    gone = tuple("batch" if key == WHOLE else f"batch{key_step(key)}" for key in keys)
+    lines = [
+        line
+        for line in event["value"][1:]
+        if not any(line["path"] == path or line["path"].startswith((f"{path}[", f"{path}.")) for path in gone)
+    ]
+    return {**event, "value": lines}
+
+
+def key_step(key: int | str) -> str:
+    """A place in a batch as the runtime's recorder writes it in paths."""
+    return f"[{key}]" if isinstance(key, int) else '["' + key.replace("\\", "\\\\").replace('"', '\\"') + '"]'
 
 
 def place(event: Event) -> str:

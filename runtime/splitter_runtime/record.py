@@ -128,7 +128,8 @@ class Recorder:
         vars(iterator)["_recorded_epoch"] = epoch
         self.running = [other for other in self.running if not other.over] + [epoch]
         if epoch.recorded:
-            self.write("begin", loader=epoch.loader, epoch=epoch.number, states=states())
+            feed = getattr(getattr(dataset_loader, "_site", None), "feed", None)
+            self.write("begin", loader=epoch.loader, epoch=epoch.number, states=states(), feed=feed)
         return iterator
 
     def enough(self, beginning: Loader) -> bool:

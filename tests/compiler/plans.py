@@ -2,19 +2,7 @@
 
 from __future__ import annotations
 
-from splitter.ir import (
-    Builder,
-    Feed,
-    Fragment,
-    HandleEdit,
-    LoaderEdit,
-    Note,
-    Plan,
-    Removal,
-    SourceFile,
-    Span,
-    WorkerModule,
-)
+from splitter.ir import Builder, Feed, Fragment, HandleEdit, LoaderEdit, Note, Plan, Removal, SourceFile, Span, WorkerModule
 from splitter.splice import Grid
 
 DIGEST = "sha256:52b0c4e1"

@@ -126,8 +126,10 @@ def test_plan_as_json() -> None:
                 "environment": ["args.data", "args.size"],
                 "streams": "args.workers",
                 "crossing": None,
+                "uncut": None,
             }
         ],
+        "profile": None,
         "diagnostics": [
             {
                 "code": "S401",

@@ -7,7 +7,8 @@ import ast
 import pytest
 
 from splitter.emit_finish import finish_text, names, without_tail
-from splitter.ir import Finish, Span, Tail
+from splitter.ir import Span
+from splitter.ir_cut import Finish, Tail
 from splitter.splice import Grid
 
 LAYOUTS = {

@@ -10,7 +10,8 @@ import pytest
 from splitter.compile import compile_script
 from splitter.finish import parted
 from splitter.graph import Graph, Operation, Side, Step, Value
-from splitter.ir import Plan, Profile, TriedHead
+from splitter.ir import Plan
+from splitter.ir_cut import Profile, TriedHead
 
 SCRIPT = """
 import torch

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from splitter.compile import compile_script
-from splitter.ir import Head
+from splitter.ir_cut import Head
 
 BEFORE = """
 import random, time
@@ -370,6 +370,45 @@ def test_what_callers_pass(statement: str, change: str, tmp_path: Path) -> None:
     else:
         needs = found[0].statements[0].needs
         assert {PASSED[statement], "args.classes"} & {*needs.environment}
+
+
+@pytest.mark.parametrize("name", ["args", "options"])
+def test_another_variable_of_that_name(name: str, tmp_path: Path) -> None:
+    """What is sent is read where the loader is made."""
+    text = f"""
+    import argparse
+    args = argparse.ArgumentParser().parse_args()
+    def make({name}):
+        return DataLoader(Rows(), batch_size=4)
+    def main():
+        loader = make(3)
+        for images, labels in loader:
+            labels = labels * args.scale
+            loss = model(images).sum()
+    main()
+    """
+    assert bool(heads(tmp_path, text)) == (name == "options")
+
+
+@pytest.mark.parametrize("value", ["SCALE", "args.scale"])
+def test_a_loader_of_another_file(value: str, tmp_path: Path) -> None:
+    made = "from torch.utils.data import DataLoader\nfrom rows import Rows\n\ndef make():\n    return DataLoader(Rows(), batch_size=4)\n"
+    (tmp_path / "loaders.py").write_text(made, encoding="utf-8")
+    rows = BEFORE[BEFORE.index("class Rows") : BEFORE.index("class Words")]
+    (tmp_path / "rows.py").write_text(f"import torch\nfrom torch.utils.data import Dataset\n\n{rows}", encoding="utf-8")
+    text = f"""
+    import argparse
+    from loaders import make
+    args = argparse.ArgumentParser().parse_args()
+    SCALE = 3
+    def main():
+        loader = make()
+        for images, labels in loader:
+            labels = labels * {value}
+            loss = model(images).sum()
+    main()
+    """
+    assert bool(heads(tmp_path, text)) == (value == "SCALE")
 
 
 OTHERWISE = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from splitter.compile import compile_script
-from splitter.ir import Tail
+from splitter.ir_cut import Tail
 
 SCRIPT = """
 import random
