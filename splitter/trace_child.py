@@ -160,7 +160,7 @@ class Tracing:
         from splitter.trace_samples import Asked, NoGraphError, trace_loader
 
         left = self.deadline - time.monotonic()
-        share = time.monotonic() + left / (1 + len(self.wanted))  # the feeds to come get as much
+        share = time.monotonic() + left / min(1 + len(self.wanted), 4)  # the feeds to come get as much, or as a rule need less
 
         def progress(done: int, of: int) -> None:
             self.write(feed=wanted.name, done=done, of=of)

@@ -45,7 +45,7 @@ POOL = {
 } | dict.fromkeys((name for name in SPLIT if name.startswith("cut_") and not name.startswith("cut_keep_")), "local")
 # Nothing is new about these when they run.
 COMPILED = ("path_edit",)
-TIME = re.compile(r"\d[\d.]* ms\b")
+TIME = re.compile(r" · \d[\d.]* ms\b|(?<=<br>)\d[\d.]* ms\b( · )?")  # of a step; there is none when it took next to nothing
 COST = re.compile(r"(?<=\| )\d[\d.,]*(?= \|)")  # a number alone in a table
 MARK = re.compile(r"# expect: (S\d{3})$", re.MULTILINE)
 GENERATED = ("train_worker.py", "train_trainer.py", "train_split.md", "train_split.json")
@@ -102,7 +102,7 @@ def timeless(texts: dict[str, str]) -> dict[str, str]:
     found = {name: text for name, text in texts.items() if not name.endswith("_split.json")}
     for name, text in found.items():
         if name.endswith("_split.md"):
-            found[name] = COST.sub("~", TIME.sub("~ ms", text))
+            found[name] = COST.sub("-", TIME.sub("", text).replace('<br>"', '"'))
     return found
 
 
