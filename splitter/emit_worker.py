@@ -222,6 +222,8 @@ Change {script} and run `splitter transform {script}` again.
             arguments.append(_tuple("draws=", [quoted(name) for name in builder.draws], INDENT))
         if builder.globals:
             arguments.append(_tuple("globals=", [quoted(name) for name in builder.globals], INDENT))
+        if builder.finish is not None:
+            arguments.append("unfinished=True")
         if builder.accepts:
             arguments.append(_tuple("accepts=", [quoted(name) for name in builder.accepts], INDENT))
         self.page.add(call(f"@{self.runtime}.{builder.kind}", arguments))

@@ -31,7 +31,9 @@ class Loader:
 
     def collating(self, default: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function that makes a batch of samples, with the head of the loop behind it. `default` is torch's."""
-        collate, head = self.collate_fn or default, self.head
+        from .collating import alike
+
+        collate, head = self.collate_fn or (alike(default) if PROGRAM.unfinished else default), self.head
         return collate if head is None else lambda samples: head(collate(samples))
 
 
@@ -45,6 +47,7 @@ class Builder:
     globals: tuple[str, ...]
     draws: tuple[str, ...] | None = None
     accepts: frozenset[str] = frozenset()  # classes and functions of the script that may come with a dataset that is sent
+    unfinished: bool = False  # the trainer finishes its samples
 
     def build(self, environment: Mapping[str, object]) -> Any:
         """Call the function with its environment: dotted names become namespaces. TypeError when a root is missing."""
@@ -63,6 +66,11 @@ class Program:
 
     datasets: dict[str, Builder] = field(default_factory=dict)
     loaders: dict[str, Builder] = field(default_factory=dict)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the trainer finishes samples of some dataset."""
+        return any(builder.unfinished for builder in self.datasets.values())
 
 
 PROGRAM = Program()
@@ -99,16 +107,22 @@ def namespaces(environment: Mapping[str, object]) -> dict[str, object]:
 
 
 def dataset(
-    name: str, *, stateless: bool | None = None, draws: tuple[str, ...] | None = None, globals: tuple[str, ...] = ()
+    name: str,
+    *,
+    stateless: bool | None = None,
+    draws: tuple[str, ...] | None = None,
+    globals: tuple[str, ...] = (),
+    unfinished: bool = False,
 ) -> Callable[[_F], _F]:
     """Declare the builder of a dataset. Its parameters are the roots of its environment's names, but for those in `globals`.
 
     `stateless=True`: what a batch holds depends on its indices and on the generators, not on the batches before. `draws` names the global
     generators ("numpy", "random", "torch") that making a batch may draw from; given at all, it says that any process may make any batch.
+    `unfinished`: the trainer runs the end of the transforms, so samples of one batch must be of one type: collating would make them so.
     """
 
     def declare(function: _F) -> _F:
-        PROGRAM.datasets[name] = Builder(name, function, stateless, globals, draws)
+        PROGRAM.datasets[name] = Builder(name, function, stateless, globals, draws, unfinished=unfinished)
         return function
 
     return declare

@@ -8,12 +8,13 @@ way to the same functions. Everything else, errors included, is torch's.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils.data._utils import collate
 
+from .errors import ConfigError
 from .segments import SMALLEST, Arena
 
 _LARGE = 16 << 10  # bytes of a sample; above it a copy for each sample is faster than torch.stack
@@ -74,3 +75,28 @@ def shortened(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _plain(sample: Any, shape: torch.Size, dtype: torch.dtype) -> bool:
     return type(sample) is torch.Tensor and sample.shape == shape and sample.dtype is dtype and not sample.requires_grad
+
+
+def alike(default: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """torch's default_collate for samples that are to be finished: ConfigError R604 for tensors of several types in one place."""
+
+    def collate(samples: Any) -> Any:
+        if isinstance(samples, list):
+            _check_alike(samples)
+        return default(samples)
+
+    return collate
+
+
+def _check_alike(values: Sequence[Any]) -> None:
+    first = values[0]
+    if isinstance(first, torch.Tensor):
+        types = {value.dtype for value in values if isinstance(value, torch.Tensor)}
+        if len(types) > 1:
+            raise ConfigError.of("R604", what=f"tensors of {' and '.join(sorted(map(str, types)))} in one batch")
+    elif isinstance(first, Mapping):
+        for key in first:
+            _check_alike([value[key] for value in values if isinstance(value, Mapping) and key in value])
+    elif isinstance(first, (tuple, list)):
+        for column in zip(*(value for value in values if isinstance(value, (tuple, list))), strict=False):
+            _check_alike(column)

@@ -5,13 +5,15 @@
 
 The fork is made by splitter_runtime.program(), behind the script's imports and before everything else, and then runs the worker program as
 `__main__`. So modules are shared, and nothing of the script's own state is there. The script would have forked its loader's workers from
-the same process, later and with more in it; what survives that, survives this. Everything else gets a new Python: a worker that is started
+the same process, later and with more in it; what survives that, survives this. Imports no torch: a script may have something to set
+before. Everything else gets a new Python: a worker that is started
 again when its trainer trains, one whose trainer has threads, a device, or a debugger.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import importlib
 import io
@@ -28,8 +30,8 @@ from subprocess import TimeoutExpired
 from typing import Any, NoReturn, TextIO
 
 from .errors import ConfigError
-from .processes import name_process
 
+_PR_SET_NAME = 15
 _kept: list[object] = []  # of the trainer's, in the fork: what would write its buffers a second time if it went
 
 
@@ -123,7 +125,7 @@ def _become(program: str, arguments: Sequence[str], reset: Callable[[], None]) -
 def _forget(program: str, reset: Callable[[], None]) -> None:
     """Drop what a new Python wouldn't have: the trainer's session, streams, signal and exit handlers."""
     os.setsid()  # Ctrl-C in a terminal reaches the trainer alone
-    name_process(os.path.basename(program))
+    _name_process(os.path.basename(program))
     gc.freeze()  # looking for garbage among modules would copy the pages that hold them
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
@@ -142,6 +144,11 @@ def _forget(program: str, reset: Callable[[], None]) -> None:
     if random := sys.modules.get("numpy.random"):
         random.seed()  # as `random` does by itself
     reset()
+
+
+def _name_process(name: str) -> None:
+    """Show this name for the process in `ps -o comm` and `top`, which have 15 bytes for it."""
+    ctypes.CDLL(None).prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def _stream(descriptor: int, mode: str, old: TextIO | None, errors: str | None = None) -> TextIO:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from .frames import Buffer
 
 _PR_SET_PDEATHSIG = 1
-_PR_SET_NAME = 15
 _IOV_MAX = 1024
 _DESCRIPTOR = array.array("i").itemsize  # bytes of one
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -25,11 +24,6 @@ def die_with(parent: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the request was made
         os._exit(1)
-
-
-def name_process(name: str) -> None:
-    """Show this name for the process in `ps -o comm` and `top`, which have 15 bytes for it."""
-    _libc.prctl(_PR_SET_NAME, name.encode()[:15], 0, 0, 0)
 
 
 def write_all(descriptor: int, parts: Sequence[Buffer]) -> None:

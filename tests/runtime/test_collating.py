@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from sameness import difference
 from torch.utils.data._utils import collate
 
-from splitter_runtime.collating import shortened
+from splitter_runtime.collating import alike, shortened
+from splitter_runtime.errors import ConfigError
 
 Pair = namedtuple("Pair", "x y")
 
@@ -75,3 +76,22 @@ def test_what_the_user_has_changed_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     assert short([(1, 2)]) == "mine"
     mine: Any = lambda batch: "mine"  # noqa: E731
     assert shortened(mine) is mine
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [torch.zeros(2), torch.zeros(2, dtype=torch.float64)],
+        [(torch.zeros(2), 1), (torch.zeros(2, dtype=torch.uint8), 2)],
+        [{"a": [torch.zeros(1, dtype=torch.int32)]}, {"a": [torch.zeros(1)]}],
+    ],
+)
+def test_samples_that_are_to_be_finished_are_of_one_type(samples: list[object]) -> None:
+    with pytest.raises(ConfigError, match="R604: tensors of torch.* and torch.* in one batch"):
+        alike(collate.default_collate)(samples)
+
+
+def test_samples_of_one_type_are_collated() -> None:
+    samples = [(torch.ones(2), {"a": 1, "b": torch.zeros(1)}), (torch.zeros(2), {"a": 2, "b": torch.ones(1)})]
+    made, expected = alike(collate.default_collate)(samples), collate.default_collate(samples)
+    assert str(made) == str(expected)

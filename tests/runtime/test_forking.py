@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -98,6 +99,12 @@ def test_a_worker_program_that_fails_in_a_fork_says_where(scratch: Scratch) -> N
     ended = scratch.run([sys.executable, "train_trainer.py"], folder)
     assert f'Traceback (most recent call last):\n  File "{folder}/train_worker.py", line 3, in <module>\n' in ended.stderr
     assert "it ended while it started (exit status 1)" in ended.stderr
+
+
+def test_a_program_begins_without_torch() -> None:
+    """A script may set what torch reads when it is imported, and its worker program as well."""
+    text = "import sys, splitter_runtime; splitter_runtime.program; print('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", text], capture_output=True, text=True).stdout == "False\n"
 
 
 def test_neither_yes_nor_no(scratch: Scratch) -> None:
