@@ -87,7 +87,7 @@ def test_what_the_user_has_changed_stays(monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_samples_that_are_to_be_finished_are_of_one_type(samples: list[object]) -> None:
-    with pytest.raises(ConfigError, match="R604: tensors of torch.* and torch.* in one batch"):
+    with pytest.raises(ConfigError, match=r"R604: tensors of torch\.\w+ and torch\.\w+ in one batch"):
         alike(collate.default_collate)(samples)
 
 
