@@ -69,11 +69,11 @@ def compile_one(folder: Path, script: str, limit: float) -> Outcome:
             "-m",
             "splitter",
             "transform",
-            "--static",
             str(folder / script),
             "--out",
             str(out),
             "--json",
+            "--static",
         ]
         start = time.monotonic()
         try:
