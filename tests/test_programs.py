@@ -19,7 +19,7 @@ from programs.nursery import Nursery
 from splitter.diagnostics import CODES
 
 PARTS = 4
-PROGRAMS = 200
+PROGRAMS = 120
 
 
 @pytest.fixture(scope="module")
