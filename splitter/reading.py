@@ -200,7 +200,7 @@ class _Follower:
     def _attribute(self, module: Module, attribute: ast.Attribute) -> None:
         above = module.names.parent_of[attribute]
         if not (isinstance(above, ast.Call) and above.func is attribute):
-            if attribute.attr not in FRESH:
+            if attribute.attr not in FRESH or not isinstance(attribute.ctx, ast.Load):
                 self._load(module, attribute)
             return
         name = attribute.attr

@@ -114,6 +114,7 @@ LEFT = {
         "list grows later, in a function",
     ): "def grow(r):\n    r.append(3)\nrows = [1, 2]\nloader = DataLoader(Rows(rows))\ngrow(rows)",
     ("S304", "shuffled later"): "rows = [1, 2]\nloader = DataLoader(Rows(rows))\nrandom.shuffle(rows)",
+    ("S304", "attribute that is named like a result"): "f = Scale(2)\nloader = DataLoader(Rows([1], f))\nf.mean = 3",
     ("S304", "tensor written later"): "x = torch.ones(4)\nloader = DataLoader(TensorDataset(x))\nx.mul_(2)",
     ("S304", "attribute's list sorted"): "data = Rows([3, 1])\nloader = DataLoader(data)\ndata.rows.sort()",
     ("S304", "alias of an attribute changed"): "data = Rows([3, 1])\nloader = DataLoader(data)\nr = data.rows\nr[0] = 5",
