@@ -134,7 +134,7 @@ def test_a_stream_that_copies_memory_goes_on_in_a_new_fork(scratch: Scratch, dra
     assert len(list((folder / "pids").iterdir())) == 2
     split = scratch.run([sys.executable, "train_trainer.py"], folder, SPLITTER_LOG="info")
     assert script.stdout == split.stdout and script.stdout, split.stderr
-    assert len(list((folder / "pids").iterdir())) > 6
+    assert len(list((folder / "pids").iterdir())) > 4  # two of the script, two of the split, and at least one more
     assert "60 batches" in split.stderr and "move" not in split.stderr
 
 
