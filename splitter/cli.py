@@ -41,7 +41,7 @@ Workers = Annotated[
 Static = Annotated[bool, typer.Option("--static", help="Run nothing of the script; the cut is at the loader.")]
 Samples = Annotated[int, typer.Option("--samples", min=2, metavar="K", help="Samples of each loader to run.")]
 Price = Annotated[
-    float | None, typer.Option("--price", min=0.0, metavar="US", help="What a KiB that crosses costs, in trainer-microseconds.")
+    float | None, typer.Option("--price", min=0.0, max=1e9, metavar="US", help="What a KiB that crosses costs, in trainer-microseconds.")
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run samples also when nothing has changed since the last time.")]
 ModelPrefix = Annotated[bool, typer.Option("--model-prefix", help="Move what the model's forward does first with its inputs alone.")]

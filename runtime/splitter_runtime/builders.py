@@ -23,17 +23,19 @@ class Loader:
     """What a loader needs besides its dataset; None stands for torch's own default.
 
     `head`: what the script's loop does first with each batch, done here: it takes the batch and gives the one that the loop goes on with.
+    `uniform`: the trainer finishes the samples, so those of a batch must be of one type. Set by the template, which knows the dataset.
     """
 
     collate_fn: Callable[..., Any] | None = None
     worker_init_fn: Callable[[int], object] | None = None
     head: Callable[[Any], Any] | None = None
+    uniform: bool = False
 
     def collating(self, default: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """The function that makes a batch of samples, with the head of the loop behind it. `default` is torch's."""
         from .collating import alike
 
-        collate, head = self.collate_fn or (alike(default) if PROGRAM.unfinished else default), self.head
+        collate, head = self.collate_fn or (alike(default) if self.uniform else default), self.head
         return collate if head is None else lambda samples: head(collate(samples))
 
 
@@ -66,11 +68,6 @@ class Program:
 
     datasets: dict[str, Builder] = field(default_factory=dict)
     loaders: dict[str, Builder] = field(default_factory=dict)
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the trainer finishes samples of some dataset."""
-        return any(builder.unfinished for builder in self.datasets.values())
 
 
 PROGRAM = Program()

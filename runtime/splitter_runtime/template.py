@@ -34,7 +34,7 @@ from .outlet import LINES, Outlet, redirect
 from .processes import receive_with
 from .stateful import can_say, fetcher_at, position_of
 from .stream import Place, run_stream
-from .trees import rebuild
+from .trees import leaves, rebuild
 
 create_fetcher: Callable[..., Any] = _DatasetKind.create_fetcher
 
@@ -128,9 +128,19 @@ class Template:
         if self._bound.get(number, (None, None))[0] != iteration:
             self._bound[number] = (iteration, rebuild(given["dataset"], self._objects))
         dataset = self._bound[number][1]
-        arguments = (place, dataset, self._loaders[number], given["order"])
+        loader = self._for(number, dataset, auto_collation=given["order"].loop["auto_collation"])
+        arguments = (place, dataset, loader, given["order"])
         # A fork of multiprocessing's, so that what the user's code asks multiprocessing about itself is as in the script.
         multiprocessing.get_context("fork").Process(target=run_stream, args=arguments, daemon=True).start()
+
+    def _for(self, number: int, dataset: Any, *, auto_collation: bool) -> Loader:
+        """The loader of that number, for batches of that dataset, which may be one whose samples the trainer finishes."""
+        made = self._loaders[number]
+        if not auto_collation:
+            return made
+        feeds = {self._names[known] for known, value in self._objects.items() if any(value is leaf for leaf in leaves(dataset))}
+        unfinished = any(feed in PROGRAM.datasets and PROGRAM.datasets[feed].unfinished for feed in feeds)
+        return dataclasses.replace(made, uniform=True) if unfinished else made
 
     # Calls: each returns the kind of its answer, the value, and the name of the value in error messages
 
@@ -155,7 +165,8 @@ class Template:
         return Kind.RESULT, (made.collate_fn is not None, made.worker_init_fn is not None), "loader"
 
     def _leave_out(self, fresh: int, number: int, names: tuple[str, ...]) -> tuple[Kind, Any, str]:
-        self._loaders[number] = dataclasses.replace(self._loaders[number], **dict.fromkeys(names))
+        left_out: dict[str, Any] = dict.fromkeys(names)
+        self._loaders[number] = dataclasses.replace(self._loaders[number], **left_out)
         return Kind.RESULT, None, "loader"
 
     def _receive(self, fresh: int, loader: int, header: bytes, payload: Any) -> tuple[Kind, Any, str]:
@@ -169,8 +180,8 @@ class Template:
         self, fresh: int, loader: int, dataset: Any, kind: int, auto_collation: bool, drop_last: bool, position: Any
     ) -> tuple[Kind, Any, str]:
         default = _utils.collate.default_collate if auto_collation else _utils.collate.default_convert
-        collate = self._loaders[loader].collating(default)
         real = rebuild(dataset, self._objects)
+        collate = self._for(loader, real, auto_collation=auto_collation).collating(default)
         make = functools.partial(create_fetcher, kind, real, auto_collation, collate, drop_last)
         made = self._fetchers[fresh] = make() if position is None else fetcher_at(position, real, make)
         return Kind.RESULT, kind == _DatasetKind.Iterable and (can_say(made.dataset_iter) or can_say(real)), "fetcher"

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from pairs import Pair, assert_same, run_both
+from quick import run_quickly
 from running import running
 from scratch import Scratch
 
@@ -344,3 +345,57 @@ for batch in DataLoader(dataset, batch_size=1, num_workers=2, timeout=60):
         program.process.send_signal(signal.SIGINT)
         status, errors = program.ended()
     assert status in (1, -signal.SIGINT, 130) and "KeyboardInterrupt" in errors and "Fatal" not in errors, (status, errors)
+
+
+MIXED = """
+class Mixed(Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        return torch.full((2,), i, dtype=torch.float32 if i == 4 else torch.uint8)
+
+
+class Pairs(Mixed):
+    def __getitem__(self, i):
+        return [super().__getitem__(i), torch.ones(2, dtype=torch.int32)]
+"""
+MIXED_BUILDERS = """
+@splitter_runtime.dataset("mixed", stateless=True, draws=(), unfinished=True)
+def mixed():
+    return Mixed()
+
+
+@splitter_runtime.dataset("others", stateless=True, draws=())
+def others():
+    return Mixed()
+
+
+@splitter_runtime.dataset("pairs", stateless=True, draws=(), unfinished=True)
+def pairs():
+    return Pairs()
+"""
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_types_that_collating_would_make_one_are_refused_where_they_are_finished(scratch: Scratch, workers: int) -> None:
+    """torch makes 5 of uint8 beside floats 5.0, which the rest of the transforms takes for another number. Other datasets may do so."""
+    body = f"""
+import sys
+from torch.utils.data import Subset
+for batch in DataLoader(Pairs(), batch_size=None, num_workers={workers}):
+    see(batch)
+for batch in DataLoader(Mixed(), batch_size=4, num_workers={workers}):
+    see(batch)
+show()
+if len(sys.argv) > 1:
+    for batch in DataLoader(Subset(Unfinished(), range(8)), batch_size=4, num_workers={workers}):
+        print("batch", flush=True)
+"""
+    swaps = [(name + "()", f'splitter_runtime.RemoteDataset("{feed}")') for name, feed in (("Pairs", "pairs"), ("Mixed", "others"))]
+    swaps.append(("Unfinished()", 'splitter_runtime.RemoteDataset("mixed", finish=float)'.replace("float", "torch.Tensor.float")))
+    script, split = run_both(scratch, Pair(MIXED, MIXED_BUILDERS, body, tuple(swaps)), quick=True)
+    assert (split.stdout, split.returncode) == (script.stdout, 0), split.stderr
+    more = run_quickly([sys.executable, "train_trainer.py", "more"], scratch.folder / "pair")
+    assert more.returncode == 1 and more.stdout == script.stdout + "batch\n"
+    assert "R604: tensors of torch.float32 and torch.uint8 in one batch" in more.stderr
