@@ -5,7 +5,13 @@ page.add("traindir = ...", Place("train.py", 24));  page.gap(2);  page.line_map(
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+from splitter.splice import LIMIT, quoted
+
+INDENT = "    "
 
 LineMap = tuple[tuple[int, int, int] | tuple[int, int, int, str], ...]
 
@@ -51,3 +57,32 @@ class Page:
                     continue
             runs.append((number, place, 1))
         return tuple((n, p.line, c) if p.path == script else (n, p.line, c, p.path) for n, p, c in runs)
+
+
+def from_import(module: str, names: Sequence[str]) -> str:
+    flat = f"from {module} import {', '.join(names)}"
+    if len(flat) <= LIMIT:
+        return flat
+    return f"from {module} import (\n" + "".join(f"{INDENT}{name},\n" for name in names) + ")"
+
+
+def entry_text(entry: tuple[int, int, int] | tuple[int, int, int, str]) -> str:
+    return "(" + ", ".join(str(part) if isinstance(part, int) else quoted(part) for part in entry) + ")"
+
+
+def tuple_text(head: str, entries: Sequence[str], indent: str) -> str:
+    """A tuple, filled line by line up to the limit."""
+    flat = f"{head}({', '.join(entries)}{',' if len(entries) == 1 else ''})"
+    if len(indent) + len(flat) < LIMIT:
+        return flat
+    lines = [indent + INDENT]
+    for entry in entries:
+        if len(lines[-1]) + len(entry) + 2 > LIMIT:
+            lines.append(indent + INDENT)
+        lines[-1] += f"{entry}, "
+    return "\n".join([f"{head}(", *(line.rstrip() for line in lines), f"{indent})"])
+
+
+def plain(text: str) -> str:
+    """Text that can stand in a docstring or a comment."""
+    return re.sub(r'[\\"\x00-\x1f\x7f\ud800-\udfff]', "?", text)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 import splitter
 from splitter.emit_finish import without_tail
 from splitter.emit_keywords import mapping
-from splitter.emit_page import LineMap, Page, Place
+from splitter.emit_page import INDENT, LineMap, Page, Place, entry_text, from_import, plain, tuple_text
 from splitter.emit_prefix import Written, closing, constants, opening, swapped
 from splitter.head_text import first_lines, fragments_of, function_name, parameter
 from splitter.ir import Builder, Fragment, Plan, Span
@@ -29,7 +29,6 @@ from splitter.prefix_types import PrefixHead
 from splitter.splice import LIMIT, Grid, call, quoted
 
 RUNTIME = "splitter_runtime"
-INDENT = "    "
 
 
 @dataclass(frozen=True)
@@ -107,7 +106,7 @@ class _Writer:
         if worker.local_imports:
             self.page.gap(1 if worker.imports or folder is not None or self.reads_file else 0)
             for names in worker.local_imports:
-                self.page.add(_from_import(names.module, names.names))
+                self.page.add(from_import(names.module, names.names))
         if not (roots or self.plan.package):
             self.page.gap(1)
             self._import_runtime()
@@ -127,11 +126,11 @@ class _Writer:
         self.page.gap(1)
 
     def _docstring(self) -> None:
-        script = _plain(os.path.basename(self.plan.script.path))
+        script = plain(os.path.basename(self.plan.script.path))
         stem = os.path.splitext(script)[0]
         names = list(dict.fromkeys(f"`{feed.name}`" for feed in self.plan.feeds if feed.status == "split"))
         what = f"one loader, {names[0]}" if len(names) == 1 else f"the loaders {', '.join(names[:-1])} and {names[-1]}"
-        digest = _plain(self.plan.digest[:15])
+        digest = plain(self.plan.digest[:15])
         self.page.add(f'''"""Worker of {script}: makes the batches of {what}, on a CPU host.
 
     python {stem}_worker.py --listen 0.0.0.0:7077 --token-file token
@@ -219,13 +218,13 @@ Change {script} and run `splitter transform {script}` again.
         if builder.stateless is not None:
             arguments.append(f"stateless={builder.stateless}")
         if builder.draws is not None:
-            arguments.append(_tuple("draws=", [quoted(name) for name in builder.draws], INDENT))
+            arguments.append(tuple_text("draws=", [quoted(name) for name in builder.draws], INDENT))
         if builder.globals:
-            arguments.append(_tuple("globals=", [quoted(name) for name in builder.globals], INDENT))
+            arguments.append(tuple_text("globals=", [quoted(name) for name in builder.globals], INDENT))
         if builder.finish is not None:
             arguments.append("unfinished=True")
         if builder.accepts:
-            arguments.append(_tuple("accepts=", [quoted(name) for name in builder.accepts], INDENT))
+            arguments.append(tuple_text("accepts=", [quoted(name) for name in builder.accepts], INDENT))
         self.page.add(call(f"@{self.runtime}.{builder.kind}", arguments))
         head = call(f"def {builder.function}", builder.parameters) + ":"
         where = f"# {_extent(builder) or 'takes what the trainer sends'}"
@@ -346,7 +345,7 @@ Change {script} and run `splitter transform {script}` again.
         self.page.add('if __name__ == "__main__":')
         arguments = [f"digest={quoted(self.plan.agreed)}", f"script={quoted(self.plan.script.path)}"]
         if lines:
-            arguments.append(_tuple("lines=", [_entry(entry) for entry in lines], INDENT * 2))
+            arguments.append(tuple_text("lines=", [entry_text(entry) for entry in lines], INDENT * 2))
         self.page.add(INDENT + call(f"{self.runtime}.serve", arguments, INDENT))
 
 
@@ -368,30 +367,6 @@ def _shifted(grid: Grid, number: int, base: str, indent: str) -> str:
     return indent + line[shared:]
 
 
-def _from_import(module: str, names: Sequence[str]) -> str:
-    flat = f"from {module} import {', '.join(names)}"
-    if len(flat) <= LIMIT:
-        return flat
-    return f"from {module} import (\n" + "".join(f"{INDENT}{name},\n" for name in names) + ")"
-
-
-def _entry(entry: tuple[int, int, int] | tuple[int, int, int, str]) -> str:
-    return "(" + ", ".join(str(part) if isinstance(part, int) else quoted(part) for part in entry) + ")"
-
-
-def _tuple(head: str, entries: Sequence[str], indent: str) -> str:
-    """A tuple, filled line by line up to the limit."""
-    flat = f"{head}({', '.join(entries)}{',' if len(entries) == 1 else ''})"
-    if len(indent) + len(flat) < LIMIT:
-        return flat
-    lines = [indent + INDENT]
-    for entry in entries:
-        if len(lines[-1]) + len(entry) + 2 > LIMIT:
-            lines.append(indent + INDENT)
-        lines[-1] += f"{entry}, "
-    return "\n".join([f"{head}(", *(line.rstrip() for line in lines), f"{indent})"])
-
-
 def _extent(builder: Builder) -> str:
     """The lines that a builder comes from, for the comment on its first line."""
     spans = [span for span in (builder.result, builder.collate_fn, builder.worker_init_fn) if span is not None]
@@ -403,13 +378,8 @@ def _extent(builder: Builder) -> str:
         for path in dict.fromkeys(part.path for part in parts):
             own = [part for part in parts if part.path == path]
             extents.append(str(Fragment(path, min(part.first for part in own), max(part.last for part in own))))
-    return _plain(", ".join(extents))
+    return plain(", ".join(extents))
 
 
 def head_fragments(builder: Builder) -> tuple[Fragment, ...]:
     return () if builder.head is None else fragments_of(builder.head)
-
-
-def _plain(text: str) -> str:
-    """Text that can stand in a docstring or a comment."""
-    return re.sub(r'[\\"\x00-\x1f\x7f\ud800-\udfff]', "?", text)

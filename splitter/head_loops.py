@@ -18,10 +18,10 @@ from splitter.changes import loads
 from splitter.drivers import drives
 from splitter.find import Found
 from splitter.ir import Note
+from splitter.loader_uses import Flow, loader_flow
 from splitter.origins import Origin, Tracer
 from splitter.read import Module
 from splitter.sites import Site
-from splitter.uses import Flow, loader_flow
 
 # Attributes of a loader that show no batch.
 QUIET = frozenset(

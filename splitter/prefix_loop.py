@@ -18,12 +18,12 @@ from splitter.changes import loads
 from splitter.effects import is_device
 from splitter.find import Found
 from splitter.flow import enclosing_loops, reaching
+from splitter.loader_uses import loader_flow
 from splitter.prefix_model import Model
 from splitter.prefix_types import WHOLE
 from splitter.read import Module
 from splitter.scopes import Binding, Scope, position
 from splitter.sites import Site
-from splitter.uses import loader_places
 
 Key = int | str
 MOVES = frozenset({"to", "cuda", "xpu", "pin_memory"})
@@ -65,7 +65,7 @@ class NotFollowed(Exception):
 
 def loops(found: Found, site: Site, model: Model) -> list[Loop]:
     """All loops over the loader of a site. Raises NotFollowed when the loader is iterated otherwise."""
-    places = loader_places(found, site)
+    places = {id(expr) for _, expr in loader_flow(found, site).loaders}
     result = []
     for module in found.program.modules.values():
         for node in ast.walk(module.tree) if "names" in module.__dict__ else ():

@@ -24,6 +24,7 @@ from splitter.find import Found
 from splitter.import_effects import imported_along
 from splitter.ir import Diagnostic
 from splitter.knowledge import known, row
+from splitter.loader_uses import loader_uses
 from splitter.order import happens_before
 from splitter.origins import Lost, Origin, tabular
 from splitter.reach import APART, Reach
@@ -31,7 +32,7 @@ from splitter.read import ENTRY, Module, statements
 from splitter.resolve import Definition, Library, Value, default
 from splitter.sites import Site
 from splitter.slice import Slicer
-from splitter.uses import loader_uses, uses
+from splitter.uses import uses
 
 # Reasons against building a dataset on the worker that are none against sending it.
 OPEN = frozenset({"S201", "S302", "S304", "S305", "S306", "S311", "S314", "S315", "S316", "S317"})

@@ -23,7 +23,6 @@ from splitter.kinds import SENDABLE
 from splitter.knowledge import ITERATES, WRAPPERS, row
 from splitter.loader_classes import is_super
 from splitter.origins import Tracer
-from splitter.places import Place
 from splitter.read import Module
 from splitter.resolve import Definition, Value
 from splitter.scopes import Scope
@@ -50,7 +49,7 @@ class Use:
 
 
 @dataclass(eq=False)
-class _Walk:
+class Walk:
     """One forward walk from an expression; `done` stops loops."""
 
     found: Found
@@ -354,7 +353,7 @@ def reads(found: Found, module: Module, target: ast.Name) -> Iterator[tuple[Modu
 
 def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> list[Use]:
     """Everything that the program does with the dataset that `expr` creates; nodes whose id is in `skip` are moved code."""
-    walk = _Walk(found, skip)
+    walk = Walk(found, skip)
     walk.origin_class = found.kinds.instance_of(module, expr)
     walk.dataset(module, expr)
     for other, node in found.program.mentions("dataset"):
@@ -367,45 +366,6 @@ def uses(found: Found, module: Module, expr: ast.expr, skip: frozenset[int]) -> 
             ):
                 walk.dataset(other, node)
     return walk.uses
-
-
-def loader_uses(found: Found, site: Site) -> list[Use]:
-    """What the program does with a loader that its worker would not know of: handing it to a library, changing its parts."""
-    walk = _Walk(found, frozenset())
-    for place in (Place(site.module, site.call), *site.also):
-        walk.loader(place.module, place.expr)
-    parts = ("dataset", "collate_fn", "worker_init_fn", "num_workers")
-    return [
-        use
-        for use in walk.uses
-        if use.kind == "handed" or (use.kind == "change" and isinstance(use.node, ast.Attribute) and use.node.attr in parts)
-    ]
-
-
-@dataclass(frozen=True)
-class Flow:
-    """Where a loader gets to: the expressions that are it, those that hold it, and calls of strangers that are given it."""
-
-    loaders: tuple[tuple[Module, ast.expr], ...]
-    containers: tuple[tuple[Module, ast.expr], ...]
-    handed: frozenset[int]
-
-
-def loader_flow(found: Found, site: Site) -> Flow:
-    """Every expression of the program that may be this loader, as far as it can be followed."""
-    walk = _Walk(found, frozenset())
-    for place in (Place(site.module, site.call), *site.also):
-        walk.loader(place.module, place.expr)
-    handed = frozenset(id(use.node) for use in walk.uses if use.kind in ("handed", "change"))
-    return Flow(tuple(walk.loaders), tuple(walk.containers), handed)
-
-
-def loader_places(found: Found, site: Site) -> frozenset[int]:
-    """The ids of the expressions whose value is the loader of a site, as far as it can be followed."""
-    walk = _Walk(found, frozenset())
-    for place in (Place(site.module, site.call), *site.also):
-        walk.loader(place.module, place.expr)
-    return frozenset(expr for expr, what in walk.done if what == "loader")
 
 
 def _strange(found: Found, module: Module, node: ast.Attribute) -> bool:
