@@ -232,6 +232,12 @@ def _tree(path: str) -> tuple[str, ast.Module] | None:
         return None
 
 
+def tree_of(path: str) -> ast.Module | None:
+    """The text of a file as a tree; None when it can't be read."""
+    found = _tree(path)
+    return None if found is None else found[1]
+
+
 @cache
 def node_of(code: types.CodeType) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | None:
     """The text of a function that runs, as a tree; None when it can't be read."""

@@ -35,26 +35,33 @@ def passes_on(frame: types.FrameType | None, until: types.CodeType) -> bool:
 
 def _frame_passes_on(frame: types.FrameType) -> bool:
     code = frame.f_code
-    if code.co_name == "<listcomp>" or _is_torchs(code):
+    if code.co_name == "<listcomp>" or is_torchs(code):
         return True  # its place in the function around it is looked at; the wrappers of datasets do nothing with samples
     function = node_of(code)
     if function is None:
         return False
     place = _place(frame)
-    makers = frozenset(name for name in code.co_names if _only_holds(frame.f_globals.get(name)))
+    makers = frozenset(name for name in code.co_names if only_holds(frame.f_globals.get(name)))
     if isinstance(function, ast.Lambda):
-        return any(_is_at(part, place) for part in _parts(function.body, makers))
+        return any(_is_at(part, place) for part in parts(function.body, makers))
     return flows_out(function, place, makers)
 
 
 Place = tuple[int, int, int, int] | int  # of a call, or the line of it
 
 
-def _is_torchs(code: types.CodeType) -> bool:
+def calls_at(frame: types.FrameType) -> list[ast.expr]:
+    """The calls, or the one, that a frame is in; with Python 3.10 all those of its line."""
+    function, place = node_of(frame.f_code), _place(frame)
+    return [node for node in ast.walk(function) if isinstance(node, ast.expr) and _is_at(node, place)] if function is not None else []
+
+
+def is_torchs(code: types.CodeType) -> bool:
+    """Whether it is of torch's own datasets and loaders."""
     return os.path.join("torch", "utils", "data") in code.co_filename
 
 
-def _only_holds(value: Any) -> bool:
+def only_holds(value: Any) -> bool:
     """Whether it is a named tuple, which does nothing with what it is made of."""
     return isinstance(value, type) and tuple in value.__bases__ and hasattr(value, "_fields") and "__init__" not in vars(value)
 
@@ -77,7 +84,7 @@ def _is_at(node: ast.expr, place: Place) -> bool:
 Statement = ast.Assign | ast.AnnAssign | ast.Return | ast.Yield
 
 
-def _parts(value: ast.expr | None, makers: frozenset[str]) -> Iterator[ast.expr]:
+def parts(value: ast.expr | None, makers: frozenset[str]) -> Iterator[ast.expr]:
     """What an expression gives, alone or in tuples, lists and dicts that it makes."""
     if value is None:
         return
@@ -94,7 +101,7 @@ def _parts(value: ast.expr | None, makers: frozenset[str]) -> Iterator[ast.expr]
     elif isinstance(value, ast.Call) and isinstance(value.func, ast.Name) and value.func.id in makers:
         inner = [*value.args, *(keyword.value for keyword in value.keywords)]
     for part in inner:
-        yield from _parts(part, makers)
+        yield from parts(part, makers)
 
 
 def _guards(test: ast.expr, call: ast.expr) -> bool:
@@ -120,7 +127,7 @@ class _Flow:
         self.nodes = list(ast.walk(function))
         self.parent = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
         self.carriers: list[Statement] = [node for node in self.nodes if isinstance(node, Statement)]
-        self.parts = {node: list(_parts(node.value, makers)) for node in self.carriers}
+        self.parts = {node: list(parts(node.value, makers)) for node in self.carriers}
 
     def leaves(self, place: Place) -> bool:
         found = [(node, part) for node in self.carriers for part in self.parts[node] if _is_at(part, place)]

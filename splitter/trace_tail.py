@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ import torch
 
 from splitter.ir_cut import Tail, Tried
 from splitter.trace_containers import elements
+from splitter.trace_lines import User
+from splitter.trace_mentions import Way, used_alike
 from splitter.trace_returns import passes_on
 
 HALVED = "ToTensor"  # torchvision's; its first half is PILToTensor, its second splitter_runtime.ScaleToFloat
@@ -50,19 +52,32 @@ class _Kept:
         return getattr(self.inner, name)
 
 
-def try_tail(container: Any, tail: Tail, samples: Callable[[], Iterable[Callable[[], Any]]], *, batched: bool = True) -> Tried | None:
+def try_tail(
+    container: Any,
+    tail: Tail,
+    samples: Callable[[], Iterable[Callable[[], Any]]],
+    user: User,
+    held: frozenset[Way],
+    *,
+    batched: bool = True,
+) -> Tried | None:
     """Run the samples and compare; None when no tail can be parted. `samples` gives calls that make a sample each.
 
-    `batched`: samples are collated before they cross.
+    `held`: how the container can be called, as far as objects show it. `batched`: samples are collated before they cross.
     """
     before = elements(container) or {}
     if len(before) != len(tail.elements):
         return None
     own = sys._getframe().f_code
+    known: set[tuple[tuple[types.CodeType, int], ...]] = set()
 
     def called() -> None:
-        if not passes_on(_caller(container), own):
-            raise _RefusedError
+        frame = _caller(container)
+        way = tuple(_calls(frame, own))
+        if way not in known:
+            if not passes_on(frame, own) or not used_alike(frame, own, user, held):
+                raise _RefusedError
+            known.add(way)
 
     kept = [_Kept(element, called if not place else None) for place, element in enumerate(before.values())]
     store = container.transforms if tail.listed else container._modules
@@ -94,6 +109,13 @@ def _caller(container: Any) -> types.FrameType | None:
             found = frame.f_back
         frame = frame.f_back
     return found
+
+
+def _calls(frame: types.FrameType | None, until: types.CodeType) -> Iterator[tuple[types.CodeType, int]]:
+    """The calls that frames are in, from one outwards."""
+    while frame is not None and frame.f_code is not until:
+        yield frame.f_code, frame.f_lasti
+        frame = frame.f_back
 
 
 def _template_of(made: Sequence[Any], kept: Sequence[_Kept]) -> str | None:
