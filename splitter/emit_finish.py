@@ -114,7 +114,7 @@ def finish_text(grid: Grid, finish: Finish, runtime: str, indent: str = "", unit
     Broken into lines at `indent` where it is longer than `room`.
     """
     steps = [f"{runtime}.ScaleToFloat()"] if finish.half else []
-    steps += [grid.slice(span) for span in finish.tail.elements[finish.first :]]
+    steps += [grid.slice(finish.tail.value(element)) for element in range(finish.first, len(finish.tail.elements))]
     if len(steps) == 1:
         return f"finish={finish.template.format(steps[0])}"
     flat = _whole(finish, ", ".join(steps))

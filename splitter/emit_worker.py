@@ -64,7 +64,7 @@ class _Writer:
 
     def __init__(self, plan: Plan, grids: dict[str, Grid]) -> None:
         self.plan = plan
-        self.grids = grids
+        self.grids = dict(grids)
         self.gone: set[tuple[str, int]] = set()  # lines of which nothing is left
         self.page = Page()
         self.runtime = RUNTIME
@@ -163,7 +163,15 @@ Change {script} and run `splitter transform {script}` again.
         self.page.gap(1)
 
     def definitions(self) -> None:
+        """Classes and functions, without the ends of transforms that are the trainer's."""
         definitions = self.plan.worker.definitions
+        finishes = [builder.finish for builder in self.plan.worker.builders if builder.finish is not None]
+        for finish in dict.fromkeys(replace(finish, tail=replace(finish.tail, builder="", shared=())) for finish in finishes):
+            if finish.tail.definition is not None:
+                path = finish.tail.container.path
+                parted = without_tail(self.grids[path], finish, self.runtime)
+                self.grids[path] = Grid(parted.text)
+                self.gone |= {(path, line) for line in parted.gone}
         if definitions:
             self.page.gap(2 if self._defines(definitions[0]) else 1)
         self._blocks(definitions, self._definition_gap)
@@ -199,18 +207,19 @@ Change {script} and run `splitter transform {script}` again.
         return count
 
     def builder(self, builder: Builder) -> None:
-        """One function. Without the end of its transforms, where that is the trainer's."""
-        if builder.finish is None:
+        """One function. Without the end of its transforms, where that is the trainer's and stands in it."""
+        if builder.finish is None or builder.finish.tail.definition is not None:
             self._builder(builder)
             return
         grids, path = self.grids, builder.finish.tail.container.path
         parted = without_tail(grids[path], builder.finish, self.runtime)
-        self.grids, self.gone = {**grids, path: Grid(parted.text)}, {(path, line) for line in parted.gone}
+        before = self.gone
+        self.grids, self.gone = {**grids, path: Grid(parted.text)}, before | {(path, line) for line in parted.gone}
         shift = len(self.grids[path].line(builder.finish.tail.container.end_line)) - len(
             grids[path].line(builder.finish.tail.container.end_line)
         )
         self._builder(replace(builder, result=_widened(builder.result, builder.finish, shift)))
-        self.grids, self.gone = grids, set()
+        self.grids, self.gone = grids, before
 
     def _builder(self, builder: Builder) -> None:
         self.page.gap(2)

@@ -40,6 +40,7 @@ def parted(plan: Plan, profile: Profile) -> Plan:
     for feed in plan.feeds:  # a loader that nobody could look at takes what the others take, so it must have been looked at
         if feed.status == "split" and feed.name not in crossings:
             finishes[plan.builder_of(feed)] = None
+    finishes = _together(plan, finishes)
     for feed in plan.feeds:
         if feed.name in crossings and finishes[plan.builder_of(feed)] is None:
             crossings[feed.name] = _at_loader(graphs[feed.name], price)
@@ -48,6 +49,28 @@ def parted(plan: Plan, profile: Profile) -> Plan:
     made = with_heads(made, heads)
     reasons = dict(profile.reasons)
     return replace(made, profile=profile, feeds=tuple(replace(feed, uncut=reasons.get(feed.name)) for feed in made.feeds))
+
+
+def _together(plan: Plan, finishes: Mapping[str, Finish | None]) -> dict[str, Finish | None]:
+    """What is chosen, without what would change a definition for a builder that wants it otherwise."""
+    left = {name: None if finish and _is_needed_whole(plan, finish.tail) else finish for name, finish in finishes.items()}
+    for finish in left.values():
+        if finish is not None and any(not _is_alike(finish, left.get(name)) for name in finish.tail.shared):
+            return _together(plan, {name: None if other is finish else other for name, other in left.items()})
+    return left
+
+
+def _is_alike(finish: Finish, other: Finish | None) -> bool:
+    return other is not None and finish.tail.same_as(other.tail) and (finish.first, finish.half) == (other.first, other.half)
+
+
+def _is_needed_whole(plan: Plan, tail: Tail) -> bool:
+    """Whether the head of a loop, or the start of a model, may need the definition as it is."""
+    if tail.definition is None:
+        return False
+    path, first, last = tail.definition.path, tail.definition.line, tail.definition.end_line
+    needed = [fragment for head in plan.heads for stmt in head.statements for fragment in stmt.needs.definitions]
+    return plan.prefix is not None or any(one.path == path and one.first <= last and first <= one.last for one in needed)
 
 
 def _choose(graph: Graph, options: Sequence[tuple[Tail, Tried]], price: float) -> tuple[Crossing, Finish | None]:

@@ -32,7 +32,9 @@ class Tail:
     """A container of transforms in the construction of a moved dataset, `transforms.Compose([...])`, whose end the trainer could run.
 
     `movable`: as far as the text shows, elements from there on. `halves` are those that can be parted themselves, torchvision's ToTensor.
-    `listed`: the elements stand in a list, else they are arguments, as in `nn.Sequential(...)`.
+    `listed`: the elements stand in a list, else they are arguments, as in `nn.Sequential(...)`. `definition`: the function or class that
+    the container is made in, whose text the worker program has once, for this builder and those that are `shared`. `values`: what the
+    elements are, where those are variables of the definition.
     """
 
     builder: str
@@ -43,6 +45,17 @@ class Tail:
     movable: int
     halves: tuple[int, ...] = ()
     listed: bool = True
+    definition: Span | None = None
+    shared: tuple[str, ...] = ()
+    values: tuple[Span, ...] = ()
+
+    def value(self, element: int) -> Span:
+        """The expression that makes an element."""
+        return self.values[element] if self.values else self.elements[element]
+
+    def same_as(self, other: Tail) -> bool:
+        """Whether it is the same text."""
+        return (self.container, self.elements) == (other.container, other.elements)
 
 
 @dataclass(frozen=True)

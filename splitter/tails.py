@@ -9,7 +9,8 @@ the handle every name in them means the same. Whether the bits stay the same is 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from splitter.candidates import Candidate, SitePlan
 from splitter.changes import changes, changes_of, loads
@@ -17,6 +18,7 @@ from splitter.effects import Effects
 from splitter.find import Found
 from splitter.ir_cut import Tail
 from splitter.knowledge import MODEL_BASES, row
+from splitter.made_inside import always, seen_at, sharers, variable
 from splitter.read import Module
 from splitter.repeat import deep_facts
 from splitter.resolve import Definition, Target, Value
@@ -41,12 +43,39 @@ def tails(found: Found, effects: Effects, candidate: Candidate, sites: list[Site
     module, origin = candidate.origin.module, candidate.origin.expr
     places: list[ast.AST] = [*candidate.slicer.body.values(), origin]
     for place in places:
-        for node in ast.walk(place):
-            elements = _elements(found, module, node) if isinstance(node, ast.Call) else None
-            if isinstance(node, ast.Call) and elements and _is_always(module, node, places):
+        for node, elements in _containers(found, module, place):
+            if _is_always(module, node, places):
                 tail = _tail(found, effects, module, node, elements, candidate.name, inside=place is origin)
                 if tail is not None:
                     yield tail
+    yield from _inside(found, effects, candidate, sites, lambda expr: _is_always(module, expr, places))
+
+
+def _inside(
+    found: Found, effects: Effects, candidate: Candidate, sites: list[SitePlan], rest: Callable[[ast.expr], bool]
+) -> Iterator[Tail]:
+    """The tails of containers that functions and classes of the script make. `rest` says whether what these give is always used."""
+    module, origin, slicer = candidate.origin.module, candidate.origin.expr, candidate.slicer
+    assert slicer is not None
+    if module is not found.program.entry or any(site.sent is not None for site in sites):
+        return
+    others = [(other.name, other.slicer) for site in sites for other in site.candidates if other.slicer and other.refused is None]
+    others += [(f"the loader {site.name}", site.loader) for site in sites if site.loader is not None]
+    for owner, stmt in slicer.carried.statements.values():
+        if owner is not module or not isinstance(stmt, (ast.FunctionDef, ast.ClassDef)):
+            continue
+        for node, elements in _containers(found, module, stmt):
+            values = [variable(found, slicer, element) or element for element in elements]
+            tail = _tail(found, effects, module, node, elements, candidate.name, inside=False, at=origin, values=values)
+            if tail is not None and always(found, slicer, node, rest):
+                yield replace(tail, definition=module.span(stmt), shared=sharers(found, candidate, node, others))
+
+
+def _containers(found: Found, module: Module, place: ast.AST) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
+    for node in ast.walk(place):
+        elements = _elements(found, module, node) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and elements:
+            yield node, elements
 
 
 def _is_always(module: Module, container: ast.expr, places: list[ast.AST]) -> bool:
@@ -114,12 +143,30 @@ def _elements(found: Found, module: Module, call: ast.Call) -> list[ast.expr] | 
 
 
 def _tail(
-    found: Found, effects: Effects, module: Module, call: ast.Call, elements: list[ast.expr], builder: str, *, inside: bool
+    found: Found,
+    effects: Effects,
+    module: Module,
+    call: ast.Call,
+    elements: list[ast.expr],
+    builder: str,
+    *,
+    inside: bool,
+    at: ast.expr | None = None,
+    values: Sequence[ast.expr] = (),
 ) -> Tail | None:
+    """`inside`: the container stands where the handle will. `at`: the handle's place, when that isn't in the same function; `values` are
+    the elements then, without the function's variables.
+    """
     count = len(elements)
+    values = values or elements
     movable = count
     while movable and _is_movable(found, effects, module, elements[movable - 1], inside=inside):
+        value = values[movable - 1]
+        if at is not None and not (seen_at(found, value, at) and _is_movable(found, effects, module, value, inside=False)):
+            break
         movable -= 1
+    if at is not None and not seen_at(found, call.func, at):
+        return None
     halves = tuple(n for n, element in enumerate(elements) if n >= movable - 1 and _is_to_tensor(found, module, element))
     if movable == count and not halves:
         return None
@@ -132,6 +179,7 @@ def _tail(
         movable,
         halves,
         listed=found.resolver.library(module, call.func) in CONTAINERS,
+        values=() if values == elements else tuple(module.span(value) for value in values),
     )
 
 

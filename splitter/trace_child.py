@@ -271,7 +271,10 @@ class Tracing:
 def tail_of(fields: dict[str, Any]) -> Tail:
     """A tail as the parent has written it."""
     spans = tuple(Span(**span) for span in fields["elements"])
-    return Tail(**{**fields, "container": Span(**fields["container"]), "elements": spans, "halves": tuple(fields["halves"])})
+    definition = None if fields["definition"] is None else Span(**fields["definition"])
+    made = {"container": Span(**fields["container"]), "elements": spans, "halves": tuple(fields["halves"]), "definition": definition}
+    values = tuple(Span(**span) for span in fields["values"])
+    return Tail(**{**fields, **made, "shared": tuple(fields["shared"]), "values": values})
 
 
 def graph_fields(graph: Graph) -> dict[str, Any]:
