@@ -29,6 +29,8 @@ from splitter.trace_returns import flows_out, parts
 _UNWANTED = (ast.NamedExpr, ast.Await, ast.Yield, ast.YieldFrom, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _SIMPLE = (ast.BinOp, ast.UnaryOp, ast.Call, ast.Subscript)
 _GIVING = ("__getitem__", "__call__")
+# Functions that make tensors of arrays, images and numbers.
+_MAKING = frozenset({"tensor", "as_tensor", "asarray", "from_numpy", "frombuffer", "to_tensor", "pil_to_tensor", "to_image"})
 Statement = ast.Assign | ast.Return
 
 
@@ -139,8 +141,8 @@ def _hole(found: Found, module: Module, expr: ast.expr) -> ast.expr | None:
         operands = [expr.value, expr.slice]
     elif isinstance(expr, ast.Call):
         method = isinstance(expr.func, ast.Attribute) and not _is_global(module, expr.func)
-        if not method and (not _is_global(module, expr.func) or _is_pythons(found, module, expr.func)):
-            return None  # int(x), len(x): not of tensors
+        if not method and (not _is_global(module, expr.func) or not _may_be_of_tensors(found, module, expr.func)):
+            return None
         if method and isinstance(expr.func, ast.Attribute) and expr.func.attr.endswith("_"):
             return None  # in place, in memory that others may have as well
         first = expr.func.value if method and isinstance(expr.func, ast.Attribute) else expr.func
@@ -148,15 +150,20 @@ def _hole(found: Found, module: Module, expr: ast.expr) -> ast.expr | None:
     else:
         return None
     open_ = [operand for operand in operands if not _is_global(module, operand)]
-    if len(open_) != 1 or any(isinstance(operand, ast.Starred) for operand in operands):
+    if len(open_) != 1 or not isinstance(open_[0], (*_SIMPLE, ast.Name, ast.Attribute)):
         return None
     taken = open_[0]
     first_place = isinstance(expr, ast.BinOp) or taken is operands[0] or (isinstance(expr, ast.Call) and taken in expr.args[:1])
     return taken if first_place else None
 
 
-def _is_pythons(found: Found, module: Module, function: ast.expr) -> bool:
-    return (found.resolver.library(module, function) or "").startswith("builtins.")
+def _may_be_of_tensors(found: Found, module: Module, function: ast.expr) -> bool:
+    """Whether a function may take a tensor and give one: it is no class, not Python's own, and makes no tensor of other things."""
+    name = found.resolver.library(module, function) or ""
+    definition = found.resolver.definition(module, function)
+    made = definition is not None and isinstance(definition.node, ast.ClassDef)
+    last = name.rpartition(".")[2]
+    return not (made or name.startswith("builtins.") or last in _MAKING or last[:1].isupper())
 
 
 def _is_global(module: Module, node: ast.AST) -> bool:

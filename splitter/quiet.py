@@ -18,7 +18,7 @@ from splitter.repeat import deep_facts
 from splitter.resolve import Definition, Target, Value
 
 # How a name may be bound that has one value wherever it stands.
-SETTLED = frozenset({"import", "def", "class", "assign", "parameter"})
+SETTLED = frozenset({"import", "def", "class", "assign", "param"})
 _MADE = (ast.Call, ast.Lambda, ast.Name, ast.Attribute)
 _DEEPEST = 8  # variables that hold one another
 

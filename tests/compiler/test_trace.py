@@ -154,8 +154,8 @@ def test_functions_of_the_users_that_a_library_calls(pipelines: Traced) -> None:
         ("FakeData.__getitem__", "FakeData.__getitem__", "reads"),
         ("x = TF.pil_to_tensor(image)", "x = TF.pil_to_tensor(image)", "unknown"),
         ("x = TF.pil_to_tensor(image)", "permute", "layout"),
-        ("x = x.float()", "_to_copy", "pointwise"),
-        ("return x / 255", "div.Tensor", "pointwise"),
+        ("x.float()", "_to_copy", "pointwise"),
+        ("x / 255", "div.Tensor", "pointwise"),
     ]
 
 
