@@ -30,7 +30,7 @@ from splitter.ir_cut import Tried, TriedHead
 from splitter.prefix_choice import choices
 from splitter.prefix_json import prefix_fields, tried_from
 from splitter.prefix_types import PrefixTried
-from splitter.verify import started
+from splitter.start import started
 
 Progress = Callable[[str, int, int], None]
 STARTING_S = 0.5  # of the time is kept for the child to notice that it is over
