@@ -250,6 +250,9 @@ class Tracing:
             self.finish()
 
         module.start_processes = start_processes
+        package = sys.modules.get("torch.multiprocessing")
+        if hasattr(package, "start_processes"):  # imported before there were hooks
+            package.start_processes = start_processes  # type: ignore[union-attr]
 
     def hook_container(self, container: Any) -> None:
         """Note where containers of transforms are made, so that their elements can be found in the source."""
