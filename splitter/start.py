@@ -20,12 +20,18 @@ _WAIT_S = 10  # for a program to end after it is asked to
 
 
 @contextlib.contextmanager
-def started(command: Sequence[str], environment: Mapping[str, str], files: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A command in a process group of its own, with its output in files; nothing of it is left afterwards."""
+def started(
+    command: Sequence[str], environment: Mapping[str, str], files: Path, stdin: int | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A command in a process group of its own, with its output in files; nothing of it is left afterwards.
+
+    Its standard input is `stdin`, as Popen takes it, or the terminal if there is one, since scripts ask that for its width.
+    """
+    given = None if os.isatty(0) else subprocess.DEVNULL
     with open(f"{files}.out", "wb") as output, open(f"{files}.err", "wb") as errors:
         process = open_process(
             command,
-            stdin=None if os.isatty(0) else subprocess.DEVNULL,  # scripts ask their terminal for its width
+            stdin=given if stdin is None else stdin,
             stdout=output,
             stderr=errors,
             env=dict(environment),
