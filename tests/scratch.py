@@ -79,7 +79,12 @@ class Scratch:
     def start(
         self, command: Sequence[str], folder: Path, stdin: int = subprocess.PIPE, anew: bool = False, **environment: str
     ) -> subprocess.Popen[str]:
-        """A Python program that goes on, with pipes; forked where that can be, or with nothing imported if `anew`."""
+        """A Python program that goes on, with pipes; forked where that can be, or with nothing imported if `anew`.
+
+        Forked ones have one thread for torch's operations, unless something else is said: many programs run at once.
+        """
+        if not anew and command[1] != "-m":
+            environment = {"OMP_NUM_THREADS": "1", **environment}
         start: Callable[..., subprocess.Popen[str]] = subprocess.Popen if anew else nurseries().start
         given: dict[str, Any] = {"env": self.environment(**environment), "encoding": "utf-8"}
         return start(command, cwd=folder, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given)

@@ -25,17 +25,18 @@ from typing import Any
 import nursery
 
 _PR_SET_PDEATHSIG = 1
-# What every program or runtime imports, also in passing.
+# What every program or runtime imports, also in passing: torch._dynamo is imported when the first optimizer is made.
 TORCH = """numpy.random numpy.ma torch.utils.data torch._subclasses.schema_check_mode multiprocessing.popen_fork multiprocessing.queues
 multiprocessing.synchronize grpc._channel grpc._server grpc._interceptor grpc.experimental grpc_health.v1.health
 splitter_runtime.data_loader splitter_runtime.remote_dataset splitter_runtime.serving splitter_runtime.session
-splitter_runtime.worker splitter_runtime.record splitter_runtime.record_values""".split()
-VISION = "torchvision torchvision.datasets torchvision.models torchvision.transforms.v2 PIL.JpegImagePlugin PIL.PngImagePlugin".split()
+splitter_runtime.worker splitter_runtime.record splitter_runtime.record_values torch._dynamo""".split()
+MORE = """torchvision torchvision.datasets torchvision.models torchvision.transforms.v2 PIL.JpegImagePlugin PIL.PngImagePlugin
+sklearn.datasets importlib.resources importlib.readers""".split()
 COMPILER = """splitter.cli splitter.cli_errors splitter.console splitter.compile splitter.emit splitter.write splitter.run splitter.verify
 splitter.trace splitter.cut splitter.finish splitter.profile splitter.progress splitter.plan_json splitter.diff splitter.show
 splitter.current splitter.bundle splitter.head_text splitter.prefix_choice rich.console typer.core""".split()
 TRACING = "splitter.trace_child splitter.trace_samples splitter.trace_prefix".split()
-PRELOADED = {"torch": (TORCH, COMPILER + TRACING), "vision": (TORCH + VISION, COMPILER + TRACING), "compiler": ((), COMPILER)}
+PRELOADED = {"torch": (TORCH, COMPILER + TRACING), "more": (TORCH + MORE, COMPILER + TRACING), "compiler": ((), COMPILER)}
 
 
 class Fresh:

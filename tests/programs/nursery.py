@@ -50,8 +50,8 @@ class Ended:
 class Nurseries:
     """All nurseries of this process, each started when it is first needed, which takes a second or two.
 
-    By kind: `compiler` has imported splitter and no torch, `torch` has imported torch and the runtime, `vision` torchvision as well; these
-    two have imported splitter too, for runs of it that start a program of the user's, and no other program finds it there.
+    By kind: `compiler` has imported splitter and no torch, `torch` has imported torch and the runtime, `more` torchvision and scikit-learn
+    as well; these two have imported splitter too, for runs of it that start a program of the user's, and no other program finds it there.
     A seed of hashes holds for a whole process, so that each has a nursery of its own.
     """
 
@@ -137,7 +137,7 @@ def kind_of(command: Sequence[str], folder: Path) -> str:
         return "compiler"
     folders = {folder, *((folder / word).parent for word in command if word.endswith(".py") and (folder / word).is_file())}
     texts = (path.read_bytes() for each in folders for path in each.rglob("*.py"))
-    return "vision" if any(b"torchvision" in text for text in texts) else "torch"
+    return "more" if any(b"torchvision" in text or b"sklearn" in text for text in texts) else "torch"
 
 
 def starts_programs(arguments: Sequence[str]) -> bool:

@@ -10,7 +10,6 @@ The script is HEAD + moved + body; the trainer is HEAD + body with the swaps mad
 
 from __future__ import annotations
 
-import functools
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -110,7 +109,7 @@ Ended = subprocess.CompletedProcess[str]
 def run_both(scratch: Scratch, pair: Pair, *arguments: str, quick: bool = True, **environment: str) -> tuple[Ended, Ended]:
     """Script and trainer program, run one after the other; `quick` forks them from a process that has imported torch."""
     folder = pair.write(scratch.folder / "pair")
-    run = functools.partial(scratch.run, OMP_NUM_THREADS="1") if quick else scratch.run_anew
+    run = scratch.run if quick else scratch.run_anew
     script = run([sys.executable, "train.py", *arguments], folder, **environment)
     split = run([sys.executable, "train_trainer.py", *arguments], folder, **environment)
     return script, split

@@ -128,7 +128,7 @@ see(next(kept))
 persistent = DataLoader(dataset, batch_size=3, num_workers=2, persistent_workers=True)
 print(len(next(iter(persistent))))
 """
-    out = assert_same(scratch, pair(body), quick=False)
+    out = assert_same(scratch, pair(body))
     assert "True tuple" in out and "[]" in out
 
 
@@ -154,7 +154,7 @@ for step, batch in enumerate(loader):
 print(dtypes)
 show()
 """
-    assert "{torch.float32}" in assert_same(scratch, pair(body), quick=False)
+    assert "{torch.float32}" in assert_same(scratch, pair(body))
 
 
 PICKY = """
@@ -395,6 +395,6 @@ if len(sys.argv) > 1:
     swaps.append(("Unfinished()", 'splitter_runtime.RemoteDataset("mixed", finish=float)'.replace("float", "torch.Tensor.float")))
     script, split = run_both(scratch, Pair(MIXED, MIXED_BUILDERS, body, tuple(swaps)))
     assert (split.stdout, split.returncode) == (script.stdout, 0), split.stderr
-    more = scratch.run([sys.executable, "train_trainer.py", "more"], scratch.folder / "pair", OMP_NUM_THREADS="1")
+    more = scratch.run([sys.executable, "train_trainer.py", "more"], scratch.folder / "pair")
     assert more.returncode == 1 and more.stdout == script.stdout + "batch\n"
     assert "R604: tensors of torch.float32 and torch.uint8 in one batch" in more.stderr
