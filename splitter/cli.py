@@ -19,6 +19,7 @@ from splitter.cli_errors import BAD_INPUT, DONE, INTERNAL, INTERRUPTED, NOTHING_
 if TYPE_CHECKING:
     from splitter.compile import Weighing
     from splitter.ir import Plan
+    from splitter.trace_process import Child
 
 NOT_CURRENT = INTERNAL  # what a build takes for a failure
 
@@ -68,7 +69,7 @@ def _how(samples: int, price: float | None, again: bool) -> Weighing:
     return Weighing(samples=samples, price=price, again=again)
 
 
-def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, out: Path) -> Plan:
+def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, out: Path, child: Child | None) -> Plan:
     """The plan with the cheapest cut, chosen by running samples; a line for each loader whose samples can't be run."""
     from splitter import console
     from splitter.compile import weigh
@@ -79,7 +80,7 @@ def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, ou
         print("splitter: note: samples are run on Linux only; the cut stays at the loader", file=sys.stderr)
         return choices(plan)[-1]
     with sampling() as progress:
-        made = weigh(plan, script, args or (), how, out, progress)
+        made = weigh(plan, script, args or (), how, out, progress, child)
     print(console.weighed(plan, made, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
     for feed in made.feeds:
         if feed.uncut is not None:
@@ -125,9 +126,13 @@ def transform(
     if bundle is not None and bundle.resolve() in {script.parent.resolve(), (out or script.parent).resolve()}:
         raise typer.BadParameter(f"--bundle {bundle}: give another folder than the one of the script or of the generated files")
     _not_static(static, model_prefix)
-    plan = _compiled(script, streams, model_prefix)
-    if plan.split and not static:
-        plan = _weighed(plan, script, args, _how(samples, price, again), script.parent if out is None else out)
+    folder = script.parent if out is None else out
+    from splitter.trace_process import early
+
+    with early(script, args or (), folder, not static, again) as child:
+        plan = _compiled(script, streams, model_prefix)
+        if plan.split and not static:
+            plan = _weighed(plan, script, args, _how(samples, price, again), folder, child)
     from splitter import console
     from splitter.diff import coloured
     from splitter.emit import emit
@@ -135,7 +140,6 @@ def transform(
     from splitter.run import relative
     from splitter.write import write
 
-    folder = script.parent if out is None else out
     emitted = emit(plan, None if out is None else relative(script.parent, out))
     if plan.split:
         write(emitted, folder)
@@ -261,11 +265,14 @@ def verify(
     """Run SCRIPT and its split side by side and compare batches and random-number generators."""
     _linux_only()
     _not_static(static, model_prefix)
-    plan = _compiled(script, streams, model_prefix)
-    if not plan.split:
-        raise _nothing_split(plan)
-    if not static:
-        plan = _weighed(plan, script, args, _how(samples, price, False), script.parent)
+    from splitter.trace_process import early
+
+    with early(script, args or (), script.parent, not static) as child:
+        plan = _compiled(script, streams, model_prefix)
+        if not plan.split:
+            raise _nothing_split(plan)
+        if not static:
+            plan = _weighed(plan, script, args, _how(samples, price, False), script.parent, child)
     from splitter.head_text import recorded
     from splitter.run import temporary
     from splitter.verify import verify as compare
@@ -306,10 +313,14 @@ def show(
     if after not in RUN:
         print(shown(script, after, streams=streams), end="")
         return
-    plan = _compiled(script, streams)
-    if not plan.split:
-        raise _nothing_split(plan)
-    print(show_weighed(_weighed(plan, script, args, _how(samples, price, False), script.parent), after), end="")
+    from splitter.trace_process import early
+
+    with early(script, args or (), script.parent) as child:
+        plan = _compiled(script, streams)
+        if not plan.split:
+            raise _nothing_split(plan)
+        plan = _weighed(plan, script, args, _how(samples, price, False), script.parent, child)
+    print(show_weighed(plan, after), end="")
 
 
 @app.command()

@@ -18,6 +18,7 @@ from splitter.read import read
 
 if TYPE_CHECKING:
     from splitter.trace import Progress
+    from splitter.trace_process import Child
 
 
 def compile_script(script: Path, *, streams: int | None = None, model_prefix: bool = False) -> Plan:
@@ -46,13 +47,15 @@ class Weighing:
     again: bool = False  # also when there is a profile
 
 
-def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out: Path, progress: Progress) -> Plan:
+def weigh(
+    plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out: Path, progress: Progress, waiting: Child | None = None
+) -> Plan:
     """Run samples of the script's own code, in a process of its own, and cut each feed where it costs least. `out`: the split's folder.
 
     A profile in `out` is taken when it is of this text, these arguments, samples and library versions, and complete. Feeds that can't be
-    run stay cut at the loader, and say why in `Feed.uncut`.
+    run stay cut at the loader, and say why in `Feed.uncut`. `waiting` is a child of `trace` that has been started before, if any.
     """
-    # Not at the top: networkx is a large import, and other commands need no cut.
+    # Not at the top: networkx is a large import, and other commands need no cut. Here, and not later, since a child is busy now.
     from splitter.cut import DEFAULT_PRICE
     from splitter.profile import profile_key, stored
     from splitter.trace import trace
@@ -63,7 +66,7 @@ def weigh(plan: Plan, script: Path, arguments: Sequence[str], how: Weighing, out
     seen = known is not None and (plan.prefix is None or bool(known.prefix))
     if known is not None and seen and known.key == key and not known.reasons:
         return _chosen(plan, replace(known, price=price))
-    traced = trace(plan, script, arguments, samples=how.samples, seconds=how.seconds, progress=progress)
+    traced = trace(plan, script, arguments, samples=how.samples, seconds=how.seconds, progress=progress, waiting=waiting)
     split = {feed.name for feed in plan.feeds if feed.status == "split"}
     feeds = tuple((name, feed.graph, feed.tried) for name, feed in traced.feeds if feed.graph is not None)
     reasons = tuple((name, reason) for name, reason in traced.reasons.items() if name in split)

@@ -4,21 +4,14 @@
 
 The child runs the script up to its loaders (see `trace_child`); this process imports no torch. Whatever the script does, this step gives an
 answer: a feed has a graph, or one line that says why there is none.
-
-Processes: the child leads its own process group, which is killed when it has answered, when the time is over and when this process is
-interrupted. When this process is killed, the kernel kills the child. The child has no token for workers.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-import select
-import signal
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,10 +23,9 @@ from splitter.ir_cut import Tried, TriedHead
 from splitter.prefix_choice import choices
 from splitter.prefix_json import prefix_fields, tried_from
 from splitter.prefix_types import PrefixTried
-from splitter.verify import started
+from splitter.trace_process import Child, child
 
 Progress = Callable[[str, int, int], None]
-STARTING_S = 0.5  # of the time is kept for the child to notice that it is over
 _NOT_MADE = "the script did not come to this loader before it began to iterate one"
 _SHARED = "more than one data set comes to its loader, which was looked at once"
 
@@ -82,7 +74,14 @@ def _silent(feed: str, done: int, of: int) -> None:
 
 
 def trace(
-    plan: Plan, script: Path, arguments: Sequence[str], *, samples: int = 16, seconds: float = 20.0, progress: Progress = _silent
+    plan: Plan,
+    script: Path,
+    arguments: Sequence[str],
+    *,
+    samples: int = 16,
+    seconds: float = 20.0,
+    progress: Progress = _silent,
+    waiting: Child | None = None,
 ) -> Traced:
     """Run samples of every feed that is split.
 
@@ -91,8 +90,9 @@ def trace(
         script: the script's path, as the user gave it.
         arguments: the script's own.
         samples: how many of each feed to run; fewer when they are slow.
-        seconds: for everything, from the start of the child to its end.
+        seconds: for everything, from giving the child its task to its end.
         progress: called with a feed, the samples that have run, and their number.
+        waiting: a child of this script and these arguments, if one was started before.
     """
     folder = os.path.realpath(script.parent)
     split = [feed for feed in plan.feeds if feed.status == "split"]
@@ -110,13 +110,13 @@ def trace(
             }
             for f in split
         ]
-        files = [os.path.realpath(os.path.join(folder, path)) for path in plan.needs]
-        options = ["--samples", str(samples), "--feeds", json.dumps(wanted), "--files", json.dumps(files)]
-        options += ["--package", plan.package] if plan.package else []
+        task: dict[str, object] = {"feeds": wanted, "samples": samples, "package": plan.package, "prefix": None}
+        task["files"] = [os.path.realpath(os.path.join(folder, path)) for path in plan.needs]
         if plan.prefix is not None:
             path = os.path.realpath(os.path.join(folder, plan.prefix.body.path))
-            options += ["--prefix", json.dumps([path, [prefix_fields(each.prefix) for each in choices(plan) if each.prefix is not None]])]
-        found |= _run([str(feed["name"]) for feed in wanted], options, [str(script), *arguments], seconds, progress, tried)
+            task["prefix"] = [path, [prefix_fields(each.prefix) for each in choices(plan) if each.prefix is not None]]
+        with contextlib.nullcontext(waiting) if waiting is not None else child(script, arguments) as running:
+            found |= _run([feed.name for feed in split], running, task, seconds, progress, tried)
     looked_at = {feed.loader for feed in split if found[feed.name].reason != _NOT_MADE}
     for feed in split:
         if found[feed.name].reason == _NOT_MADE and feed.loader in looked_at:
@@ -126,8 +126,8 @@ def trace(
 
 def _run(
     names: Sequence[str],
-    options: Sequence[str],
-    program: Sequence[str],
+    running: Child,
+    task: Mapping[str, object],
     seconds: float,
     progress: Progress,
     tried: dict[str, list[PrefixTried]],
@@ -135,56 +135,18 @@ def _run(
     deadline = time.monotonic() + seconds
     found: dict[str, TracedFeed] = {}
     late = f"running the script took more than {seconds:g} s"
-    with tempfile.TemporaryDirectory(prefix="splitter-trace-") as scratch:
-        pipe = os.path.join(scratch, "pipe")
-        os.mkfifo(pipe, 0o600)
-        command = [sys.executable, "-m", "splitter.trace_child", "--out", pipe, "--parent", str(os.getpid())]
-        command += ["--seconds", str(max(seconds - STARTING_S, 0.0)), *options]
-        reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            with started([*command, *program], _environment(os.environ), Path(scratch, "script")) as process:
-                ended = os.pidfd_open(process.pid)
-                try:
-                    for event in _events(reading, ended, deadline):
-                        if event.get("end"):
-                            late = _NOT_MADE
-                            break
-                        if "prefix" in event:
-                            tried.setdefault(event["feed"], []).append(tried_from(event["prefix"]))
-                        else:
-                            _take(event, found, progress)
-                    else:
-                        if time.monotonic() < deadline:
-                            late = f"the script {_how(process.wait())}"
-                finally:
-                    os.close(ended)
-                    process.kill()  # not asked to end first: a script may do a lot when it is asked
-        finally:
-            os.close(reading)
+    for event in running.run(task, seconds):
+        if event.get("end"):
+            late = _NOT_MADE
+            break
+        if "prefix" in event:
+            tried.setdefault(event["feed"], []).append(tried_from(event["prefix"]))
+        else:
+            _take(event, found, progress)
+    else:
+        if time.monotonic() < deadline:
+            late = f"the script {running.how()}"
     return {name: found.get(name, TracedFeed(None, late)) for name in names}
-
-
-def _environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the child gets: nothing of workers, of which a token is the secret part, and the same order of sets in every run."""
-    kept = {name: value for name, value in environment.items() if not name.startswith("SPLITTER_") or name == "SPLITTER_TRACEBACK"}
-    return {"PYTHONHASHSEED": "0", **kept}
-
-
-def _how(status: int) -> str:
-    return f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
-
-
-def _events(reading: int, ended: int, deadline: float) -> Iterator[dict[str, Any]]:
-    """The lines that the child writes, until it ends or the time is over."""
-    rest = b""
-    sources = [reading, ended]
-    while (left := deadline - time.monotonic()) > 0:
-        ready, _, _ = select.select(sources, [], [], left)
-        chunk = os.read(reading, 1 << 20) if reading in ready else b""
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (json.loads(line) for line in lines)
-        if not chunk and ready:
-            return  # the child has closed the pipe, or it has ended and there is nothing left in the pipe
 
 
 def _take(event: Mapping[str, Any], found: dict[str, TracedFeed], progress: Progress) -> None:

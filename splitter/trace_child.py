@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import gc
 import json
 import os
 import random
@@ -27,6 +28,7 @@ from splitter.ir import Span
 from splitter.ir_cut import Link, Tail
 from splitter.prefix_json import prefix_from
 from splitter.prefix_types import Prefix, PrefixTried
+from splitter.trace_imports import import_first
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from splitter.trace_samples import Asked
 
 SEED = 20240229  # for scripts that do not seed
+GARBAGE = 100_000  # objects before garbage is looked for: importing makes many, and none of it
 
 
 @dataclass(frozen=True)
@@ -250,6 +253,9 @@ class Tracing:
             self.finish()
 
         module.start_processes = start_processes
+        package = sys.modules.get("torch.multiprocessing")
+        if hasattr(package, "start_processes"):  # imported before there were hooks
+            package.start_processes = start_processes  # type: ignore[union-attr]
 
     def hook_container(self, container: Any) -> None:
         """Note where containers of transforms are made, so that their elements can be found in the source."""
@@ -308,34 +314,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m splitter.trace_child", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--out", required=True, help="pipe that the events are written to")
     parser.add_argument("--parent", type=int, required=True, help="end when the process with this number does")
-    parser.add_argument("--samples", type=int, required=True, help="samples of each loader")
-    parser.add_argument("--seconds", type=float, required=True, help="time for everything")
-    parser.add_argument("--feeds", required=True, help="name, file and lines of each loader, as JSON")
-    parser.add_argument("--package", default="", help="the package that the script is a module of, when it runs by -m")
-    parser.add_argument("--files", default="[]", help="local modules of the script, by real path, as JSON")
-    parser.add_argument("--prefix", help="the file of a model, and starts of its forward, as JSON")
+    parser.add_argument("--task", required=True, help="file with the task, there when standard input gives a byte")
     parser.add_argument("script")
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     chosen = parser.parse_args()
     die_with(chosen.parent)
-    wanted = [
-        Wanted(**{**fields, "tails": tuple(map(tail_of, fields["tails"])), "head": fields["head"] and text_from(fields["head"])})
-        for fields in json.loads(chosen.feeds)
-    ]
-    user = User(os.path.dirname(os.path.realpath(chosen.script)), frozenset(json.loads(chosen.files)))
+    gc.set_threshold(GARBAGE)
+    import_first(chosen.script)
+    if not os.read(0, 1):
+        return  # there is no task
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
+    with open(chosen.task, encoding="utf-8") as file:
+        task = json.load(file)
     with open(chosen.out, "w", encoding="utf-8") as out:
-        tracing = Tracing(out, wanted, chosen.samples, time.monotonic() + chosen.seconds, user)
-        if chosen.prefix is not None:
-            path, fields = json.loads(chosen.prefix)
-            tracing.prefix = Starting(tuple(map(prefix_from, fields)), path)
+        tracing = tracing_of(task, chosen.script, out)
         sys.addaudithook(tracing.audit)
-        how = run(chosen.script, chosen.arguments, tracing, chosen.package)
+        how = run(chosen.script, chosen.arguments, tracing, task["package"])
         tracing.trace_pending()
         tracing.try_prefix()
         for feed in tracing.wanted:
             tracing.write(feed=feed.name, reason=how)
         tracing.finish()
+
+
+def tracing_of(task: dict[str, Any], script: str, out: IO[str]) -> Tracing:
+    """What is to be traced, as the parent has written it."""
+    wanted = [
+        Wanted(**{**fields, "tails": tuple(map(tail_of, fields["tails"])), "head": fields["head"] and text_from(fields["head"])})
+        for fields in task["feeds"]
+    ]
+    user = User(os.path.dirname(os.path.realpath(script)), frozenset(task["files"]))
+    tracing = Tracing(out, wanted, task["samples"], time.monotonic() + task["seconds"], user)
+    if task["prefix"] is not None:
+        path, fields = task["prefix"]
+        tracing.prefix = Starting(tuple(map(prefix_from, fields)), path)
+    return tracing
 
 
 if __name__ == "__main__":

@@ -14,17 +14,16 @@ import contextlib
 import os
 import re
 import signal
-import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from splitter.start import started
 from splitter.verify_batches import Event, first_difference, without_places
 
 Moved = Mapping[str, Sequence[int | str]]  # places of a batch, by feed
 SEED = 20240229  # of both programs, for scripts that do not seed: any two runs of them would differ
-_WAIT_S = 10  # for a program to end after it is asked to
 _STAYS = re.compile(r"splitter: loader .* stays in the trainer: .*")  # perhaps behind a progress bar
 # Says that a program was in the way of the one beside it: a folder named after the second, a port that is written in the script.
 _CLASH = re.compile(r"File exists|Address already in use|EADDRINUSE", re.IGNORECASE)
@@ -248,30 +247,6 @@ def verify(
             found |= run(Path(name, "alone"), *clashed)
     one, other = without_prefix(found["split"], (found["script"], found["split"]), moved or {})
     return compare(one, other)
-
-
-@contextlib.contextmanager
-def started(command: Sequence[str], environment: Mapping[str, str], files: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A command in a process group of its own, with its output in files; nothing of it is left afterwards."""
-    with open(f"{files}.out", "wb") as output, open(f"{files}.err", "wb") as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=None if os.isatty(0) else subprocess.DEVNULL,  # scripts ask their terminal for its width
-            stdout=output,
-            stderr=errors,
-            env=dict(environment),
-            start_new_session=True,
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_WAIT_S)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def read_recording(folder: Path, side: str, status: int) -> Recording:

@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from quick import nurseries
 from scratch import Scratch
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite the expected/ folders of the fixtures")
     parser.addoption("--all-pools", action="store_true", help="verify every fixture with every kind of pool")
+
+
+@pytest.fixture(autouse=True)
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What splitter starts from the process of a test is forked as well."""
+    monkeypatch.setattr("splitter.start.open_process", nurseries().start)
 
 
 @pytest.fixture

@@ -8,10 +8,13 @@ import shutil
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
+from quick import nurseries
 
 FIXTURES = Path(__file__).parent / "fixtures"
 COMMAND_LIMIT_S = 120
@@ -63,21 +66,36 @@ class Scratch:
     def environment(self, **more: str) -> dict[str, str]:
         return python_environment(**{"SPLITTER_TEST_MARK": self.mark, "SPLITTER_LOG": "warning", **more})
 
-    def run(self, command: list[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Raises subprocess.TimeoutExpired when the command hangs; `end` then ends what it started."""
-        return subprocess.run(
-            command,
-            cwd=folder,
-            env=self.environment(**environment),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=COMMAND_LIMIT_S,
-        )
+    def run(self, command: Sequence[str], folder: Path, anew: bool = False, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Start a program and wait for it. Raises subprocess.TimeoutExpired when it hangs; `end` then ends what it started."""
+        with self.start(command, folder, stdin=subprocess.DEVNULL, anew=anew, **environment) as process:
+            try:
+                out, errors = process.communicate(timeout=COMMAND_LIMIT_S)
+            except BaseException:
+                process.kill()
+                raise
+        return subprocess.CompletedProcess(list(command), process.returncode, out, errors)
+
+    def start(
+        self, command: Sequence[str], folder: Path, stdin: int = subprocess.PIPE, anew: bool = False, **environment: str
+    ) -> subprocess.Popen[str]:
+        """A Python program that goes on, with pipes; forked where that can be, or with nothing imported if `anew`.
+
+        Forked ones have one thread for torch's operations, unless something else is said: many programs run at once.
+        """
+        if not anew and command[1] != "-m":
+            environment = {"OMP_NUM_THREADS": "1", **environment}
+        start: Callable[..., subprocess.Popen[str]] = subprocess.Popen if anew else nurseries().start
+        given: dict[str, Any] = {"env": self.environment(**environment), "encoding": "utf-8"}
+        return start(command, cwd=folder, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **given)
+
+    def run_anew(self, command: Sequence[str], folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        """Like `run`, in a new Python with nothing imported."""
+        return self.run(command, folder, anew=True, **environment)
 
     def splitter(self, *arguments: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         """A command of splitter's, without running samples, which takes seconds, unless `--samples` asks for it."""
-        return self.run([sys.executable, "-m", "splitter", *quickly(arguments)], folder, **environment)
+        return self.run([sys.executable, "-m", "splitter", *quickly(arguments)], folder, anew=False, **environment)
 
     def processes(self) -> list[psutil.Process]:
         """Every living process that a command of this scratch started, however far down."""

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from quick import run_quickly
 from scratch import COMMAND_LIMIT_S, FIXTURES, Scratch, files_below
 
 SPLIT = sorted(
@@ -188,13 +187,12 @@ def test_same_output_as_the_script(fixture: str, scratch: Scratch) -> None:
     data = files_below(script).keys()
     start = start_of(fixture)
     environment = dict(start.environment)
-    run = scratch.run if environment or start.command[0].startswith("-") else run_quickly
-    plain = run([sys.executable, *start.command, *arguments], script, **environment)
+    plain = scratch.run([sys.executable, *start.command, *arguments], script, **environment)
     assert plain.returncode == 0, plain.stderr
 
     transform(scratch, fixture, split)
     present = files_below(split).keys()
-    trained = run([sys.executable, f"{start.folder}train_trainer.py", *arguments], split, **environment)
+    trained = scratch.run([sys.executable, f"{start.folder}train_trainer.py", *arguments], split, **environment)
     assert (trained.stdout, trained.returncode) == (plain.stdout, plain.returncode), trained.stderr
     assert "stays in the trainer" not in trained.stderr
     scratch.assert_nothing_left()
@@ -248,15 +246,7 @@ def worker_folder(scratch: Scratch, fixture: str) -> Path:
 def start_worker(scratch: Scratch, folder: Path, program: str, token: Path, workers: ExitStack) -> str:
     """Start a worker on loopback; when `workers` closes it is asked to end, and must."""
     address = f"127.0.0.1:{free_port()}"
-    process = subprocess.Popen(
-        [sys.executable, program, "--listen", address, "--token-file", str(token)],
-        cwd=folder,
-        env=scratch.environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = scratch.start([sys.executable, program, "--listen", address, "--token-file", str(token)], folder, stdin=subprocess.DEVNULL)
     workers.callback(end_worker, process)
     return address
 

@@ -13,7 +13,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from quick import run_quickly
 from scratch import Scratch, files_below
 
 from splitter.compile import Weighing, compile_script, weigh
@@ -60,7 +59,7 @@ def test_generated_files(case: str, scratch: Scratch, update: bool) -> None:
 @pytest.mark.parametrize("case", MOVED)
 def test_same_output_as_the_script(case: str, scratch: Scratch) -> None:
     script, split = copied(scratch, case, "script"), copied(scratch, case, "split")
-    plain = run_quickly([sys.executable, "train.py"], script)
+    plain = scratch.run([sys.executable, "train.py"], script)
     assert plain.returncode == 0, plain.stderr
     assert scratch.splitter("transform", "train.py", *OPTIONS, folder=split).returncode == 0
     trained = scratch.run([sys.executable, "train_trainer.py"], split)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from programs.compose import TABLES, Program, draw, text
 from programs.judge import FAULTS, Verdict, judge, shrunk
-from programs.nursery import Nursery
+from programs.nursery import Nurseries
 
 from splitter.diagnostics import CODES
 
@@ -23,8 +23,8 @@ PROGRAMS = 120
 
 
 @pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    with Nursery() as made:
+def nursery() -> Iterator[Nurseries]:
+    with Nurseries() as made:
         yield made
 
 
@@ -37,7 +37,7 @@ def programs(draw_one: st.DrawFn) -> Program:
 
 
 @pytest.mark.parametrize("part", range(PARTS))
-def test_split_prints_what_the_script_prints(part: int, nursery: Nursery, tmp_path: Path) -> None:
+def test_split_prints_what_the_script_prints(part: int, nursery: Nurseries, tmp_path: Path) -> None:
     seen: dict[str, Verdict] = {}
     faults: list[Program] = []
 

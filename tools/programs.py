@@ -48,7 +48,7 @@ class Runner:
     """One nursery, and a folder for each program."""
 
     def __init__(self) -> None:
-        self.nursery = nurseries.Nursery()
+        self.nursery = nurseries.Nurseries()
 
     def judge(self, program: dict[str, str]) -> Any:
         with tempfile.TemporaryDirectory(prefix="splitter-program-") as folder:

@@ -330,6 +330,8 @@ def run_as_main(program: str, arguments: Sequence[str], hooked: Mapping[str, Cal
     with io.open_code(path) as file:
         text = file.read()
     sys.modules["__main__"] = main
+    for name in hooked.keys() & sys.modules.keys():  # Python may have been told to import it at its start
+        hooked[name](sys.modules[name])
     sys.meta_path.insert(0, HookFinder(hooked))
     if package:
         importlib.import_module(package)

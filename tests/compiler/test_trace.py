@@ -5,6 +5,7 @@ Each child imports torch, so scripts hold several loaders, and tests look at one
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from scratch import Scratch
 from splitter.compile import compile_script
 from splitter.graph import Graph
 from splitter.trace import Traced, describe, trace
+from splitter.trace_process import child, early
 
 PIPELINES = (Path(__file__).parent / "trace_pipelines.py").read_text(encoding="utf-8")
 
@@ -273,6 +275,55 @@ def test_an_interrupt_leaves_nothing(scratch: Scratch, monkeypatch: pytest.Monke
     with pytest.raises(KeyboardInterrupt):
         trace(compile_script(script), script, ("train",), seconds=60, progress=interrupt)
     scratch.assert_nothing_left()
+
+
+RUNS = "import torch\nopen('ran', 'w').close()\n"
+
+
+def test_a_child_without_a_task_runs_nothing(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(scratch.folder)
+    Path("train.py").write_text(RUNS, encoding="utf-8")
+    with child(Path("train.py"), ()) as waiting:
+        assert waiting.process.poll() is None
+        if waiting.process.stdin is not None:
+            waiting.process.stdin.close()
+        assert waiting.how() == "ended with exit status 0"
+    with child(Path("train.py"), ()) as waiting:
+        pass
+    assert waiting.process.returncode == -signal.SIGKILL
+    assert not Path("ran").exists()
+    scratch.assert_nothing_left()
+
+
+def test_a_child_that_dies_while_it_waits(scratch: Scratch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(scratch.folder)
+    Path("train.py").write_text(FAILING, encoding="utf-8")
+    with child(Path("train.py"), ()) as waiting:
+        waiting.process.kill()
+        waiting.process.wait()
+        found = trace(compile_script(Path("train.py")), Path("train.py"), (), seconds=60, waiting=waiting)
+    assert set(found.reasons.values()) == {"the script was ended by SIGKILL"}
+
+
+@pytest.mark.parametrize(("again", "wanted", "split", "begun"), [(0, 1, 0, True), (0, 1, 1, False), (1, 1, 1, True), (1, 0, 0, False)])
+def test_when_a_child_is_started_early(again: int, wanted: int, split: int, begun: bool, scratch: Scratch) -> None:
+    script = scratch.folder / "train.py"
+    script.write_text(RUNS, encoding="utf-8")
+    if split:
+        (scratch.folder / "train_split.json").touch()
+    with early(script, (), scratch.folder, bool(wanted), bool(again)) as waiting:
+        assert (waiting is not None) == begun
+    with early(scratch.folder / "missing.py", (), scratch.folder) as waiting:
+        assert waiting is None
+
+
+def test_a_script_with_nothing_to_split_is_not_run(scratch: Scratch) -> None:
+    for text, status in ((RUNS, 3), (RUNS + "x =", 2)):
+        (scratch.folder / "train.py").write_text(text, encoding="utf-8")
+        ended = scratch.splitter("transform", "train.py", "--samples", "4", folder=scratch.folder)
+        assert ended.returncode == status, ended.stderr
+        scratch.assert_nothing_left()
+    assert not (scratch.folder / "ran").exists()
 
 
 def test_this_process_imports_no_torch(scratch: Scratch) -> None:

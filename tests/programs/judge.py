@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from programs.compose import Program, smaller
-from programs.nursery import Ended, Nursery
+from programs.nursery import Ended, Nurseries
 from splitter.compile import compile_script
 from splitter.emit import emit
 from splitter.write import write
@@ -36,7 +36,7 @@ class Verdict:
     failed: bool = False
 
 
-def judge(script: str, folder: Path, nursery: Nursery) -> Verdict:
+def judge(script: str, folder: Path, nursery: Nurseries) -> Verdict:
     """Compile and run a script in an empty folder, which must exist."""
     path = folder / "train.py"
     path.write_text(script, encoding="utf-8")

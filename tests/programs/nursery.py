@@ -1,34 +1,41 @@
-"""A process that has imported torch and the runtime, and forks a process for each program: far quicker than a new Python.
+"""Processes forked from one that has imported much already, such as torch: far quicker than a new Python, and a process all the same.
 
-    with Nursery() as nursery:
-        ended = nursery.run(folder, "train.py", seconds=60)     # Ended(status=0, stdout="...", stderr="...")
+    nurseries = Nurseries()
+    with nurseries.start([sys.executable, "train.py"], cwd=folder, stdout=PIPE) as process:     # a subprocess.Popen
+        process.communicate()
+    ended = nurseries.run(folder, "train.py", seconds=60)     # Ended(status=0, stdout="...", stderr="...")
 
-A program runs as `__main__` in a child that has nothing of other programs. A trainer forks its own worker, as it does everywhere.
+A program runs as `__main__` in a process that has nothing of other programs, with its own argv, folder, environment, descriptors, limits
+and session, and is a child of whoever started it: signals, waiting and the exit status are real. What can't be forked is started as ever.
 
-Who owns what: the caller owns the nursery, which ends when its standard input closes; the nursery owns the programs, each in a session of
-its own that is killed after `seconds`. gRPC is imported before the forks and started by nobody before them.
+Who owns what: `Nurseries` owns the processes that fork, which end with it; who starts a program owns it, as with any process.
 """
 
 from __future__ import annotations
 
-import gc
-import importlib
+import ctypes
 import json
 import os
+import resource
+import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve()
-# What every program or runtime imports, also in passing.
-PRELOADED = """numpy.random numpy.ma torch.utils.data torch._subclasses.schema_check_mode multiprocessing.popen_fork multiprocessing.queues
-multiprocessing.synchronize grpc._channel grpc._server grpc._interceptor grpc.experimental grpc_health.v1.health
-splitter_runtime.data_loader splitter_runtime.remote_dataset splitter_runtime.serving splitter_runtime.session
-splitter_runtime.worker""".split()
+SERVER = Path(__file__).resolve().with_name("nursed.py")
+MARK = "SPLITTER_TEST_MARK"
+NO_MARK = "0" * 32  # each program puts its own in this place, where other processes see it
+_PR_SET_CHILD_SUBREAPER = 36
+_LIMITS = (resource.RLIMIT_CORE, resource.RLIMIT_NOFILE, resource.RLIMIT_FSIZE, resource.RLIMIT_AS, resource.RLIMIT_NPROC)
+
+Find = Callable[[str, str], "str | None"]  # kind, seed of hashes -> the socket of a nursery, if there is one
 
 
 @dataclass(frozen=True)
@@ -40,149 +47,172 @@ class Ended:
     stderr: str
 
 
-class Nursery:
-    """The caller's side."""
+class Nurseries:
+    """All nurseries of this process, each started when it is first needed, which takes a second or two.
+
+    By kind: `compiler` has imported splitter and no torch, `torch` has imported torch and the runtime, `more` torchvision and scikit-learn
+    as well; these two have imported splitter too, for runs of it that start a program of the user's, and no other program finds it there.
+    A seed of hashes holds for a whole process, so that each has a nursery of its own.
+    """
 
     def __init__(self) -> None:
-        """Start the process; takes a second or two."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("SPLITTER_")}
-        environment = {**kept, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
-        self._process = subprocess.Popen([sys.executable, str(HERE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        self._folder = tempfile.TemporaryDirectory(prefix="splitter-nurseries-")
+        self._processes: dict[tuple[str, str], subprocess.Popen[bytes]] = {}
+        self._end = weakref.finalize(self, end, self._processes, self._folder)
 
-    def __enter__(self) -> Nursery:
+    def __enter__(self) -> Nurseries:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """End the process."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        self._process.wait()
+        """End the nurseries."""
+        self._end()
+
+    def find(self, kind: str, seed: str) -> str:
+        """The socket of a nursery."""
+        path = self.path(kind, seed)
+        if (kind, seed) not in self._processes:
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(path)
+                listening.listen(64)
+                kept = {name: value for name, value in os.environ.items() if not name.startswith("SPLITTER_") and name != "OMP_NUM_THREADS"}
+                # numpy's threads would be there before the forks
+                more = {"OPENBLAS_NUM_THREADS": "1", "PYTHONIOENCODING": "utf-8", "PYTHONHASHSEED": seed, MARK: NO_MARK}
+                self._processes[kind, seed] = subprocess.Popen(
+                    [sys.executable, str(SERVER), kind, str(listening.fileno())],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.DEVNULL,
+                    env={**kept, **more},
+                    pass_fds=[listening.fileno()],
+                )
+        return path
+
+    def path(self, kind: str, seed: str) -> str:
+        return os.path.join(self._folder.name, f"{kind}-{seed}")
+
+    def start(self, command: Sequence[str], **given: Any) -> subprocess.Popen[Any]:
+        """subprocess.Popen for a Python program."""
+        return Forked(command, self.find, **given)
 
     def run(self, folder: Path, program: str, *arguments: str, seconds: float, environment: Mapping[str, str] | None = None) -> Ended:
         """Run a program of the folder, with the folder as working directory, for at most `seconds`; `environment` is added."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        order = {"folder": str(folder), "program": program, "arguments": arguments, "environment": dict(environment or {})}
-        with tempfile.TemporaryDirectory() as around:
-            return self._run({**order, "seconds": seconds}, around)
-
-    def _run(self, order: dict[str, Any], around: str) -> Ended:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        out, err = (Path(around) / kind for kind in ("stdout", "stderr"))
-        order.update(stdout=str(out), stderr=str(err))
-        self._process.stdin.write(json.dumps(order).encode() + b"\n")
-        self._process.stdin.flush()
-        answer = json.loads(self._process.stdout.readline())
-        return Ended(answer, *(path.read_text(encoding="utf-8", errors="replace") for path in (out, err)))
-
-
-# The nursery's side
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("SPLITTER_")}
+        more = {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            command = [sys.executable, program, *arguments]
+            given: dict[str, Any] = {"env": {**kept, **more, **(environment or {})}, "stdin": subprocess.DEVNULL, "start_new_session": True}
+            process = self.start(command, cwd=folder, stdout=out, stderr=err, **given)
+            status = until(process, seconds)
+            texts = []
+            for file in (out, err):
+                file.seek(0)
+                texts.append(file.read().decode("utf-8", "replace"))
+        return Ended(status, *texts)
 
 
-def serve() -> None:
-    """Fork a process for each order that comes."""
-    import resource
-
-    orders, answers = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    with open(os.devnull) as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    preload()
-    from splitter_runtime.processes import die_with
-
-    for line in orders:
-        order = json.loads(line)
-        here = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            die_with(here)
-            os.setsid()
-            for descriptor, name in ((1, order["stdout"]), (2, order["stderr"])):
-                file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                os.dup2(file, descriptor)
-                os.close(file)
-            os.chdir(order["folder"])
-            os.environ.update(order["environment"])
-            leave(lambda order=order: become(order["program"], order["arguments"]))
-        os.write(answers, json.dumps(wait(pid, order["seconds"])).encode() + b"\n")
-
-
-def preload() -> None:
-    """Import what every program needs; none of it starts a thread."""
-    for name in PRELOADED:
-        importlib.import_module(name)
-    # Not the nursery's own argv, path and finders: what a program finds when it starts.
-    sys.path.pop(0)
-    Fresh.path, Fresh.finders = list(sys.path), list(sys.meta_path)
-    gc.collect()
-    gc.freeze()
-    assert len(os.listdir("/proc/self/task")) == 1, "a process with threads must not fork"
-
-
-def wait(pid: int, seconds: float) -> int | None:
-    """The exit status of a child; None when it was killed because it took longer."""
-    import select
-    import signal
-
-    handle = os.pidfd_open(pid)
-    poll = select.poll()
-    poll.register(handle, select.POLLIN)
-    late = not poll.poll(seconds * 1000)
-    if late:
-        os.killpg(pid, signal.SIGKILL)
-    os.close(handle)
-    _, status = os.waitpid(pid, 0)
-    return None if late else os.waitstatus_to_exitcode(status)
-
-
-class Fresh:
-    """What Python has at the start of a program."""
-
-    path: list[str]
-    finders: list[Any]
-
-
-def become(program: str, arguments: list[str]) -> None:
-    """Run a program as `python program arguments...` does."""
-    import types
-
-    path = os.path.abspath(program)
-    sys.argv[:] = [program, *arguments]
-    sys.path[:] = [os.path.dirname(path), *Fresh.path]
-    sys.meta_path[:] = Fresh.finders
-    importlib.invalidate_caches()
-    main = types.ModuleType("__main__")
-    main.__file__ = program
-    sys.modules["__main__"] = main
-    with open(path, "rb") as file:
-        code = compile(file.read(), program, "exec", dont_inherit=True)
-    exec(code, main.__dict__)
-
-
-def leave(body: Any) -> None:
-    """Run `body` and end this process as Python ends: status, threads, exit handlers, buffers."""
-    import atexit
-    import threading
-
-    status = 0
+def until(process: subprocess.Popen[Any], seconds: float) -> int | None:
+    """The exit status of a process that leads a session; None when it was killed with all of it because it took longer."""
     try:
-        body()
-    except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-        status = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException as error:
-        sys.excepthook(type(error), error, error.__traceback__)
-        status = 1
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(status)
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return None
 
 
-if __name__ == "__main__":
-    serve()
+def end(processes: dict[tuple[str, str], subprocess.Popen[bytes]], folder: tempfile.TemporaryDirectory[str]) -> None:
+    for process in processes.values():
+        assert process.stdin is not None
+        process.stdin.close()
+    for process in processes.values():
+        process.wait()
+    folder.cleanup()
+
+
+def kind_of(command: Sequence[str], folder: Path) -> str:
+    """Which nursery has what a program needs: what the files beside it and beside the scripts among its arguments import."""
+    if command[1:3] == ["-m", "splitter"] and not starts_programs(command[3:]):
+        return "compiler"
+    folders = {folder, *((folder / word).parent for word in command if word.endswith(".py") and (folder / word).is_file())}
+    texts = (path.read_bytes() for each in folders for path in each.rglob("*.py"))
+    return "more" if any(b"torchvision" in text or b"sklearn" in text for text in texts) else "torch"
+
+
+def starts_programs(arguments: Sequence[str]) -> bool:
+    """Whether splitter runs code of the user's."""
+    return arguments[:1] == ["verify"] or (arguments[:1] in (["transform"], ["show"]) and "--static" not in arguments)
+
+
+def seed_of(environment: Mapping[str, str] | None) -> str:
+    """PYTHONHASHSEED; where there is none any will do."""
+    seed = (os.environ if environment is None else environment).get("PYTHONHASHSEED", "")
+    return seed if seed.isdecimal() else "0"
+
+
+class Forked(subprocess.Popen[Any]):
+    """A Popen whose process is forked by a nursery that `find` knows; one that is started as ever when there is none."""
+
+    def __init__(self, command: Sequence[str], find: Find, **given: Any) -> None:
+        self._find = find
+        super().__init__(command, **given)
+
+    # The one function of Popen that knows how a process begins; parameters that are not looked at go on to the real one.
+    def _execute_child(self, args: Any, executable: Any, preexec: Any, close: Any, passed: Any, cwd: Any, env: Any, *rest: Any) -> None:
+        start: Any = super()._execute_child  # type: ignore[misc]
+        (shell, *pipes), session = rest[2:9], rest[14]
+        p2cread, _, _, c2pwrite, _, errwrite = pipes
+        folder = os.path.abspath(cwd or ".")
+        socket_path = None
+        if not (preexec or passed or shell) and can_fork(args):
+            socket_path = self._find(kind_of(args, Path(folder)), seed_of(env))
+        if socket_path is None:
+            start(args, executable, preexec, close, passed, cwd, env, *rest)
+            return
+        given = [own if fd == -1 else fd for own, fd in enumerate((p2cread, c2pwrite, errwrite))]
+        self.pid = fork(socket_path, order_of(args, folder, env, session=bool(session)), given)
+        self._child_created = True
+        self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def can_fork(command: Sequence[Any]) -> bool:
+    """Whether it is `python FILE ...` or `python -m MODULE ...`, with this Python."""
+    if len(command) < 2 or command[0] != sys.executable:
+        return False
+    return str(command[1]).endswith(".py") or command[1] == "-m"
+
+
+def order_of(command: Sequence[Any], folder: str, environment: Mapping[str, str] | None, session: bool) -> dict[str, Any]:
+    umask = os.umask(0)
+    os.umask(umask)
+    return {
+        "command": [str(word) for word in command[1:]],
+        "folder": folder,
+        "environment": dict(os.environ if environment is None else environment),
+        "session": session,
+        "umask": umask,
+        "limits": [(which, resource.getrlimit(which)) for which in _LIMITS],
+    }
+
+
+def fork(path: str, order: Mapping[str, Any], descriptors: Sequence[int]) -> int:
+    """Have a nursery fork a process, which becomes a child of this one; its number.
+
+    The nursery's child forks it and ends, and the kernel gives an orphan to the nearest ancestor that wants orphans: this process, for
+    the moment.
+    """
+    text = json.dumps({**order, "nursery": path}).encode("utf-8", "surrogateescape")
+    adopt = ctypes.CDLL(None).prctl
+    adopt(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        with socket.socket(socket.AF_UNIX) as asking:
+            asking.connect(path)
+            socket.send_fds(asking, [struct.pack("!Q", len(text))], list(descriptors))
+            asking.sendall(text)
+            answer = asking.recv(8)
+    finally:
+        adopt(_PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+    if len(answer) != 8:
+        raise OSError(f"the nursery at {path} gave no answer")
+    return int(struct.unpack("!Q", answer)[0])

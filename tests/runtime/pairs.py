@@ -15,7 +15,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from quick import run_quickly
 from scratch import Scratch
 
 IMPORTS = """\
@@ -107,10 +106,10 @@ class Pair:
 Ended = subprocess.CompletedProcess[str]
 
 
-def run_both(scratch: Scratch, pair: Pair, *arguments: str, quick: bool = False, **environment: str) -> tuple[Ended, Ended]:
+def run_both(scratch: Scratch, pair: Pair, *arguments: str, quick: bool = True, **environment: str) -> tuple[Ended, Ended]:
     """Script and trainer program, run one after the other; `quick` forks them from a process that has imported torch."""
     folder = pair.write(scratch.folder / "pair")
-    run = run_quickly if quick else scratch.run
+    run = scratch.run if quick else scratch.run_anew
     script = run([sys.executable, "train.py", *arguments], folder, **environment)
     split = run([sys.executable, "train_trainer.py", *arguments], folder, **environment)
     return script, split

@@ -78,17 +78,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(scratch: Scratch, folder: Path, *command: str, **environment: str) -> Iterator[Running]:
-    """Run a Python program of the folder; ends it, when it hasn't ended, on leaving."""
-    process = subprocess.Popen(
-        [sys.executable, *command],
-        cwd=folder,
-        env=scratch.environment(**environment),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
+def running(scratch: Scratch, folder: Path, *command: str, anew: bool = False, **environment: str) -> Iterator[Running]:
+    """Run a Python program of the folder, in a new Python if `anew`; ends it, when it hasn't ended, on leaving."""
+    process = scratch.start([sys.executable, *command], folder, anew=anew, **environment)
     try:
         yield Running(process)
     finally:

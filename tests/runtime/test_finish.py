@@ -7,7 +7,6 @@ import sys
 
 import pytest
 from pairs import Pair, assert_same, run_both
-from quick import run_quickly
 from running import running
 from scratch import Scratch
 
@@ -129,7 +128,7 @@ see(next(kept))
 persistent = DataLoader(dataset, batch_size=3, num_workers=2, persistent_workers=True)
 print(len(next(iter(persistent))))
 """
-    out = assert_same(scratch, pair(body), quick=False)
+    out = assert_same(scratch, pair(body))
     assert "True tuple" in out and "[]" in out
 
 
@@ -155,7 +154,7 @@ for step, batch in enumerate(loader):
 print(dtypes)
 show()
 """
-    assert "{torch.float32}" in assert_same(scratch, pair(body), quick=False)
+    assert "{torch.float32}" in assert_same(scratch, pair(body))
 
 
 PICKY = """
@@ -394,8 +393,8 @@ if len(sys.argv) > 1:
 """
     swaps = [(name + "()", f'splitter_runtime.RemoteDataset("{feed}")') for name, feed in (("Pairs", "pairs"), ("Mixed", "others"))]
     swaps.append(("Unfinished()", 'splitter_runtime.RemoteDataset("mixed", finish=float)'.replace("float", "torch.Tensor.float")))
-    script, split = run_both(scratch, Pair(MIXED, MIXED_BUILDERS, body, tuple(swaps)), quick=True)
+    script, split = run_both(scratch, Pair(MIXED, MIXED_BUILDERS, body, tuple(swaps)))
     assert (split.stdout, split.returncode) == (script.stdout, 0), split.stderr
-    more = run_quickly([sys.executable, "train_trainer.py", "more"], scratch.folder / "pair")
+    more = scratch.run([sys.executable, "train_trainer.py", "more"], scratch.folder / "pair")
     assert more.returncode == 1 and more.stdout == script.stdout + "batch\n"
     assert "R604: tensors of torch.float32 and torch.uint8 in one batch" in more.stderr

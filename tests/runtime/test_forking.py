@@ -71,8 +71,8 @@ def written(scratch: Scratch, before: str = "", fresh: bool = False) -> Path:
 )
 def test_fork_or_new_python(scratch: Scratch, before: str, fresh: bool, fork: str, forked: bool) -> None:
     folder = written(scratch, before, fresh)
-    expected = scratch.run([sys.executable, "train.py"], folder).stdout
-    with running(scratch, folder, "train_trainer.py", "stay", SPLITTER_FORK=fork) as trainer:
+    expected = scratch.run_anew([sys.executable, "train.py"], folder).stdout
+    with running(scratch, folder, "train_trainer.py", "stay", anew=True, SPLITTER_FORK=fork) as trainer:
         trainer.until("going")
         worker = trainer.below()[0]
         assert (worker.cmdline() == psutil.Process(trainer.process.pid).cmdline()) == forked
@@ -88,7 +88,7 @@ def test_fork_or_new_python(scratch: Scratch, before: str, fresh: bool, fork: st
 
 def test_what_is_printed_before_the_fork_is_printed_once(scratch: Scratch) -> None:
     folder = written(scratch, BEFORE)
-    ended = scratch.run([sys.executable, "train_trainer.py"], folder)
+    ended = scratch.run_anew([sys.executable, "train_trainer.py"], folder)
     assert (ended.stdout.count("said once"), ended.stdout.count("ended once")) == (1, 1), ended.stdout
     assert (folder / "log").read_text() == "written once"
 
@@ -96,7 +96,7 @@ def test_what_is_printed_before_the_fork_is_printed_once(scratch: Scratch) -> No
 def test_a_worker_program_that_fails_in_a_fork_says_where(scratch: Scratch) -> None:
     folder = written(scratch)
     (folder / "train_worker.py").write_text("\n\nimport nothing_of_that_name\n")
-    ended = scratch.run([sys.executable, "train_trainer.py"], folder)
+    ended = scratch.run_anew([sys.executable, "train_trainer.py"], folder)
     assert f'Traceback (most recent call last):\n  File "{folder}/train_worker.py", line 3, in <module>\n' in ended.stderr
     assert "it ended while it started (exit status 1)" in ended.stderr
 
@@ -108,7 +108,7 @@ def test_a_program_begins_without_torch() -> None:
 
 
 def test_neither_yes_nor_no(scratch: Scratch) -> None:
-    ended = scratch.run([sys.executable, "train_trainer.py"], written(scratch), SPLITTER_FORK="yes")
+    ended = scratch.run_anew([sys.executable, "train_trainer.py"], written(scratch), SPLITTER_FORK="yes")
     assert ended.returncode == 1
     assert ended.stderr.strip().splitlines()[-1].endswith("R601: SPLITTER_FORK: 'yes' is neither 0 nor 1. Correct it and start again.")
 
@@ -130,9 +130,9 @@ def test_a_stream_that_copies_memory_goes_on_in_a_new_fork(scratch: Scratch, dra
     swaps = (("Words(300000)", 'splitter_runtime.RemoteDataset("words", {"n": 300000})'),)
     folder = Pair(moved, BUILDERS.replace('("torch",)', draws), body, swaps).write(scratch.folder / "pair")
     (folder / "pids").mkdir()
-    script = scratch.run([sys.executable, "train.py"], folder)
+    script = scratch.run_anew([sys.executable, "train.py"], folder)
     assert len(list((folder / "pids").iterdir())) == 2
-    split = scratch.run([sys.executable, "train_trainer.py"], folder, SPLITTER_LOG="info")
+    split = scratch.run_anew([sys.executable, "train_trainer.py"], folder, SPLITTER_LOG="info")
     assert script.stdout == split.stdout and script.stdout, split.stderr
     assert len(list((folder / "pids").iterdir())) > 4  # two of the script, two of the split, and at least one more
     assert "60 batches" in split.stderr and "move" not in split.stderr

@@ -25,6 +25,7 @@ from typing import IO
 
 import psutil
 from chaos_processes import Family, alive, children, eventually, local_families, remote_family, send
+from quick import nurseries
 from scratch import Scratch
 
 LIMIT_S = 60.0
@@ -55,7 +56,7 @@ class Program:
         self.errors: list[str] = []
         self._changed = threading.Condition()
         self._open = 2
-        self._process = subprocess.Popen(
+        self._process: subprocess.Popen[str] = nurseries().start(
             command,
             cwd=folder,
             env=environment,
