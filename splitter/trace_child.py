@@ -29,6 +29,7 @@ from splitter.ir_cut import Link, Tail
 from splitter.prefix_json import prefix_from
 from splitter.prefix_types import Prefix, PrefixTried
 from splitter.trace_imports import import_first
+from splitter.trace_input import unanswered
 from splitter.trace_lines import User
 from splitter_runtime.record import die_with, last_line, run_as_main
 
@@ -323,9 +324,9 @@ def main() -> None:
     import_first(chosen.script)
     if not os.read(0, 1):
         return  # there is no task
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # a script that asks something gets no answer
     with open(chosen.task, encoding="utf-8") as file:
         task = json.load(file)
+    os.dup2(unanswered(task["terminal"]), 0)
     with open(chosen.out, "w", encoding="utf-8") as out:
         tracing = tracing_of(task, chosen.script, out)
         sys.addaudithook(tracing.audit)

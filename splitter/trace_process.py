@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from splitter.start import started
+from splitter.trace_input import terminal
 
 STARTING_S = 0.5  # of the time is kept for the child to notice that it is over
 
@@ -43,7 +44,8 @@ class Child:
         deadline = time.monotonic() + seconds
         if self.process.poll() is not None:
             return
-        self.task.write_text(json.dumps({**task, "seconds": max(seconds - STARTING_S, 0.0)}), encoding="utf-8")
+        told = {**task, "seconds": max(seconds - STARTING_S, 0.0), "terminal": terminal()}
+        self.task.write_text(json.dumps(told), encoding="utf-8")
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended; that is seen below
             self.process.stdin.write(b"\n")
