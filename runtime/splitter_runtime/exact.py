@@ -66,7 +66,7 @@ def objection(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
     if name in CASTS:
         return _casts(types, types[0] if name == "copy" else kwargs.get("dtype") or types[0])
     if name in LAYOUT:
-        if len(set(types)) > 1 and not WHOLE | FLOATING >= set(types):
+        if name not in ("index", "index_select") and len(set(types)) > 1 and not WHOLE | FLOATING >= set(types):
             return f"of several types {_UNKNOWN}"
         return _casts(types, kwargs["dtype"]) if kwargs.get("dtype") is not None else None
     if any(
@@ -96,11 +96,11 @@ def _variant(function: Any, name: str, args: Sequence[Any], kwargs: Mapping[str,
 
 
 def _casts(types: Sequence[torch.dtype], to: torch.dtype) -> str | None:
-    odd = next((dtype for dtype in types if not _is_cast(dtype, to)), None)
+    odd = next((dtype for dtype in types if not is_cast(dtype, to)), None)
     return None if odd is None else f"from {short(odd)} to {short(to)} {_UNKNOWN}"
 
 
-def _is_cast(dtype: torch.dtype, to: torch.dtype) -> bool:
+def is_cast(dtype: torch.dtype, to: torch.dtype) -> bool:
     """Whether a cast gives the same everywhere: nothing is rounded, or once; a number that the type doesn't have is undefined."""
     if dtype in WHOLE:
         return to in WHOLE | FLOATING or (dtype in _SMALL and to in HALF)
