@@ -68,8 +68,12 @@ def _lines(plan: Plan, builder: str, finish: Finish) -> _Lines:
             landed = {landing.keys: landing for landing in own if landing.loop == loop}
             for place in places:
                 landing = landed.get(place) or landed.get((*place[:-1], ANY))
-                if landing is None or landing.why is not None:
-                    return _Lines(why=f"its batches can't be finished on a device{_said(None if landing is None else landing.why)}")
+                if landing is None:
+                    return _Lines(
+                        why=f"its batches can't be finished on a device: the loop at {loop.path}:{loop.line} doesn't name their parts"
+                    )
+                if landing.why is not None:
+                    return _Lines(why=f"its batches can't be finished on a device{_said(landing.why)}")
                 if landing.line is not None:
                     found.append((loop, landing.line))
     return _Lines(tuple(found))

@@ -75,8 +75,10 @@ def _unnamed(loop: Loop) -> Note | None:
 def _named_parts(loop: Loop) -> set[Keys]:
     """The keys of all parts that the text of a loop may name, the whole batch among them; with ANY for those that it doesn't name."""
     known: dict[str, set[Keys]] = {}
+    found: set[Keys] = {()}
 
     def add(target: ast.expr, keys: Keys) -> None:
+        found.add(keys)
         if isinstance(target, ast.Name):
             known.setdefault(target.id, set()).add(keys)
         elif isinstance(target, (ast.Tuple, ast.List)):
@@ -84,17 +86,15 @@ def _named_parts(loop: Loop) -> set[Keys]:
                 add(part, (*keys, number))
 
     add(loop.target, ())
-    found: set[Keys] = {()}
     for stmt in loop.node.body:
         for node in ast.walk(stmt):
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and len(node.targets) == 1:
-                for keys in tuple(known.get(node.value.id, ())):
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                given = [node.value, *(part.iter for part in ast.walk(node.value) if isinstance(part, ast.comprehension))]
+                for keys in [keys for part in given if isinstance(part, ast.Name) for keys in known.get(part.id, ())]:
                     add(node.targets[0], keys)
             if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
                 found |= {(*keys, node.slice.value) for keys in known.get(node.value.id, ()) if isinstance(node.slice.value, (int, str))}
-    for keys in [keys for each in known.values() for keys in each]:
-        found |= {keys, (*keys, ANY)}
-    return found
+    return found | {(*keys, ANY) for each in known.values() for keys in each}
 
 
 @dataclass(eq=False)
