@@ -9,19 +9,18 @@ Only where every batch of every loader of a dataset is finished that way: else t
 from __future__ import annotations
 
 import ast
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from splitter.ir import Note, Plan, Span
+from splitter.ir import Note, Plan
 from splitter.ir_cut import ANY, Finish, Insertion, Keys
 
 
 @dataclass(frozen=True)
 class _Lines:
-    """The lines that a dataset's loaders need, with their loops, or why there are none."""
+    """The lines that the loops over a dataset's loaders need, or why they can't finish its batches."""
 
-    lines: tuple[tuple[Span, Insertion], ...] = ()
+    lines: tuple[Insertion, ...] = ()
     why: str = ""
 
 
@@ -29,12 +28,8 @@ def finish_on_device(plan: Plan) -> Plan:
     """The plan with every finish on the device that can be there."""
     finishes = {builder.name: builder.finish for builder in plan.worker.builders if builder.finish is not None}
     wanted = {name: _lines(plan, name, finish) for name, finish in finishes.items()}
-    torn = _torn(wanted)
-    made: dict[str, Finish] = {}
-    for name, finish in finishes.items():
-        why = wanted[name].why or ("its loop runs over batches of another form as well" if name in torn else "")
-        made[name] = replace(finish, device=why, on="cpu" if why else "device")
-    lines = {line for name, own in wanted.items() if made[name].on == "device" for _, line in own.lines}
+    made = {name: replace(finish, device=wanted[name].why, on="cpu" if wanted[name].why else "device") for name, finish in finishes.items()}
+    lines = {line for name, own in wanted.items() if made[name].on == "device" for line in own.lines}
     builders = tuple(replace(each, finish=made.get(each.name)) if each.kind == "dataset" else each for each in plan.worker.builders)
     return replace(
         plan,
@@ -56,7 +51,7 @@ def _lines(plan: Plan, builder: str, finish: Finish) -> _Lines:
     if finish.device:
         return _Lines(why=finish.device)
     places = list(_places(ast.parse(finish.template.format("FINISH"), mode="eval").body))
-    found: list[tuple[Span, Insertion]] = []
+    found: list[Insertion] = []
     for feed in plan.feeds:
         if feed.status != "split" or plan.builder_of(feed) != builder:
             continue
@@ -75,7 +70,7 @@ def _lines(plan: Plan, builder: str, finish: Finish) -> _Lines:
                 if landing.why is not None:
                     return _Lines(why=f"its batches can't be finished on a device{_said(landing.why)}")
                 if landing.line is not None:
-                    found.append((loop, landing.line))
+                    found.append(landing.line)
     return _Lines(tuple(found))
 
 
@@ -96,18 +91,3 @@ def _places(template: ast.expr, keys: Keys = ()) -> Iterator[Keys]:
         for key, part in zip(template.keys, template.values, strict=True):
             assert isinstance(key, ast.Constant) and isinstance(key.value, str)
             yield from _places(part, (*keys, key.value))
-
-
-def _torn(wanted: Mapping[str, _Lines]) -> set[str]:
-    """Datasets whose lines in one loop would finish a part twice: one has it alone, another with more around it."""
-    by_loop: dict[Span, set[tuple[str, Insertion]]] = defaultdict(set)
-    for name, own in wanted.items():
-        for loop, line in own.lines:
-            by_loop[loop].add((name, line))
-    torn: set[str] = set()
-    for lines in by_loop.values():
-        for _, one in lines:
-            for _, other in lines:
-                if one != other and one.keys == other.keys[: len(one.keys)]:
-                    torn |= {name for name, _ in lines}
-    return torn

@@ -109,7 +109,7 @@ def _finish(plan: Plan, feed: Feed) -> dict[str, object] | None:
     if finish is None:
         return None
     lines = {landing.line for landing in plan.landings if landing.loader == feed.loader}
-    own = [line for line in plan.insertions if line in lines]
+    own = [line for line in plan.insertions if line in lines and finish.on == "device"]
     return {
         "on": finish.on,
         "why": finish.device if plan.finish_on == "device" and finish.on == "cpu" else None,

@@ -56,7 +56,6 @@ CASES: dict[str, tuple[str, int, int, str]] = {
 def edited(text: str, *lines: Insertion) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     made = edit(SourceFile("__main__", "train.py", f"import a{newline}{text}"), Edits(insertions=lines), None)
-
     return made.split("import splitter_runtime", 1)[1].lstrip("\r\n")
 
 
