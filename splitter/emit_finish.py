@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from splitter.emit_links import function_text, operations, shortened
 from splitter.ir import Span
 from splitter.ir_cut import Finish
 from splitter.splice import Grid, Splice, apply
@@ -28,22 +29,28 @@ class Parted:
 
 
 def without_tail(grid: Grid, finish: Finish, runtime: str) -> Parted:
-    """Take the trainer's elements out of the container's list. ValueError when the spans aren't those of the text."""
+    """Take what the trainer does out of the text. ValueError when the spans aren't those of the text."""
+    said = f"  # the rest, {names(grid, finish)}, is done on the trainer"
+    splices = shortened(grid, finish, said) if finish.tail.links else _shorter_list(grid, finish, runtime, said)
+    made = apply(grid.text, splices)
+    before, after = grid.lines, Grid(made).lines
+    gone = {number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old.strip() and not new.strip()}
+    return Parted(made, frozenset(gone))
+
+
+def _shorter_list(grid: Grid, finish: Finish, runtime: str, said: str) -> list[Splice]:
+    """The container's list without its last elements."""
     spans, text = finish.tail.elements, grid.text
     starts, ends = zip(*(grid.range(span) for span in spans), strict=True)
     first = finish.first
     splices = []
-    said = f"  # the rest, {names(grid, finish)}, is done on the trainer"
     if finish.half:
         splices.append(_half(grid, spans[first - 1], finish, runtime))
     if first < len(spans):
         splices.append(_removal(grid, finish, starts[first], ends[-1], said))
     elif re.compile(r",?[ \t]*\r?(?=\n)").match(text, ends[-1]):
         splices.append(_comment(text, ends[-1], said))
-    made = apply(text, splices)
-    before, after = grid.lines, Grid(made).lines
-    gone = {number for number, (old, new) in enumerate(zip(before, after, strict=True), 1) if old.strip() and not new.strip()}
-    return Parted(made, frozenset(gone))
+    return splices
 
 
 def _half(grid: Grid, span: Span, finish: Finish, runtime: str) -> Splice:
@@ -98,6 +105,8 @@ def _breaks(text: str) -> str:
 
 def names(grid: Grid, finish: Finish) -> str:
     """`ToTensor's second half and normalize`."""
+    if finish.tail.links:
+        return operations(grid, finish)[0]
     names = ["ToTensor's second half"] if finish.half else []
     names += [_short(grid.slice(span)) for span in finish.tail.elements[finish.first :]]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
@@ -113,6 +122,8 @@ def finish_text(grid: Grid, finish: Finish, runtime: str, indent: str = "", unit
 
     Broken into lines at `indent` where it is longer than `room`.
     """
+    if finish.tail.links:
+        return f"finish={finish.template.format(function_text(grid, finish))}"
     steps = [f"{runtime}.ScaleToFloat()"] if finish.half else []
     steps += [grid.slice(finish.tail.value(element)) for element in range(finish.first, len(finish.tail.elements))]
     if len(steps) == 1:

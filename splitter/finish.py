@@ -138,6 +138,9 @@ def _is_floating(dtype: str) -> bool:
 
 
 def _element(span: Span | None, tail: Tail) -> int | None:
+    """The number of the element that stands there. Operations of a chain begin at one place."""
+    if tail.links:
+        return tail.elements.index(span) if span in tail.elements else None
     places = [(element.path, element.line, element.column) for element in tail.elements]
     return places.index(place) if span is not None and (place := (span.path, span.line, span.column)) in places else None
 

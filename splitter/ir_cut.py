@@ -41,6 +41,8 @@ class Tail:
     `listed`: the elements stand in a list, else they are arguments, as in `nn.Sequential(...)`. `definition`: the function or class that
     the container is made in, whose text the worker program has once, for this builder and those that are `shared`. `values`: what the
     elements are, where those are variables of the definition.
+
+    With `links` it is no container but a chain of operations, `container` the function that has them, and `callee` its name.
     """
 
     builder: str
@@ -54,6 +56,7 @@ class Tail:
     definition: Span | None = None
     shared: tuple[str, ...] = ()
     values: tuple[Span, ...] = ()
+    links: tuple[Link, ...] = ()
 
     def value(self, element: int) -> Span:
         """The expression that makes an element."""
@@ -62,6 +65,21 @@ class Tail:
     def same_as(self, other: Tail) -> bool:
         """Whether it is the same text."""
         return (self.container, self.elements) == (other.container, other.elements)
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where the value of a sample goes into an operation of a chain: the expression at `hole`.
+
+    `statement` has the operation, `value` is all of the chain in it, and `target` the name that it gives a value; "" for a return.
+    `variable` is a name for the value that goes in.
+    """
+
+    hole: Span
+    statement: Span
+    value: Span
+    target: str
+    variable: str
 
 
 @dataclass(frozen=True)

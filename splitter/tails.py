@@ -13,15 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from splitter.candidates import Candidate, SitePlan
-from splitter.changes import changes, changes_of, loads
+from splitter.chains import chains
 from splitter.effects import Effects
 from splitter.find import Found
 from splitter.ir_cut import Tail
-from splitter.knowledge import MODEL_BASES, row
 from splitter.made_inside import always, seen_at, sharers, variable
+from splitter.quiet import is_changed, is_quiet, means_the_same
 from splitter.read import Module
-from splitter.repeat import deep_facts
-from splitter.resolve import Definition, Target, Value
 from splitter.scopes import free_names
 from splitter.uses import Use
 
@@ -29,10 +27,7 @@ CONTAINERS = frozenset({"torchvision.transforms.Compose", "torchvision.transform
 SEQUENTIAL = frozenset({"torch.nn.Sequential", "torch.nn.modules.container.Sequential"})
 TO_TENSOR = frozenset({"torchvision.transforms.ToTensor", "torchvision.transforms.transforms.ToTensor"})
 # What the trainer may do with the dataset when samples that the worker gives are not finished: none of this sees a transform.
-SETTLED = frozenset({"import", "def", "class", "assign", "parameter"})
 HARMLESS = frozenset({"loader", "length", "index", "iterate", "read", "call", "wrap", "sampler"})
-_MADE = (ast.Call, ast.Lambda, ast.Name, ast.Attribute)
-_DEEPEST = 8  # variables that hold one another
 
 
 def tails(found: Found, effects: Effects, candidate: Candidate, sites: list[SitePlan]) -> Iterator[Tail]:
@@ -69,6 +64,7 @@ def _inside(
             tail = _tail(found, effects, module, node, elements, candidate.name, inside=False, at=origin, values=values)
             if tail is not None and always(found, slicer, node, rest):
                 yield replace(tail, definition=module.span(stmt), shared=sharers(found, candidate, node, others))
+    yield from chains(found, effects, candidate, others)
 
 
 def _containers(found: Found, module: Module, place: ast.AST) -> Iterator[tuple[ast.Call, list[ast.expr]]]:
@@ -88,7 +84,7 @@ def _is_always(module: Module, container: ast.expr, places: list[ast.AST]) -> bo
         node = module.names.parent_of[node]
         if isinstance(node, (ast.Assign, ast.AnnAssign)):
             target = node.targets[0] if isinstance(node, ast.Assign) and len(node.targets) == 1 else getattr(node, "target", None)
-            return isinstance(target, ast.Name) and _means_the_same(module, target) and _is_passed(module, target, places)
+            return isinstance(target, ast.Name) and means_the_same(module, target) and _is_passed(module, target, places)
         if not isinstance(node, (ast.Call, ast.keyword)):
             return False
     return True
@@ -194,76 +190,9 @@ def _is_to_tensor(found: Found, module: Module, element: ast.expr) -> bool:
 
 
 def _is_movable(found: Found, effects: Effects, module: Module, element: ast.expr, *, inside: bool) -> bool:
-    if isinstance(element, ast.Starred) or not _is_quiet(found, effects, module, element):
+    if isinstance(element, ast.Starred) or not is_quiet(found, effects, module, element):
         return False
     names = list(free_names(element, module.names))
-    if any(_is_changed(found, module, name) for name in names):
+    if any(is_changed(found, module, name) for name in names):
         return False
-    return inside or all(_means_the_same(module, name) for name in names)
-
-
-def _is_quiet(found: Found, effects: Effects, module: Module, element: ast.expr, depth: int = 0) -> bool:
-    """Whether neither making the transform nor calling it has an effect, as far as the text shows: it draws nothing, keeps nothing."""
-    if depth > _DEEPEST or any(True for _ in deep_facts(found, effects, module, element)):
-        return False
-    if not isinstance(element, ast.Lambda):
-        targets = found.resolver.targets(module, element.func if isinstance(element, ast.Call) else element)
-        if not targets or not (isinstance(element, ast.Call) or all(_is_seen(target) for target in targets)):
-            return False
-    names = [node for node in ast.walk(element) if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)]
-    return all(_is_quiet_target(found, effects, target, depth) for name in names for target in found.resolver.targets(module, name))
-
-
-def _is_seen(target: Target) -> bool:
-    """Whether the text shows what a name stands for that is a transform itself."""
-    return isinstance(target, Definition) or (isinstance(target, Value) and isinstance(target.binding.value, _MADE))
-
-
-def _is_quiet_target(found: Found, effects: Effects, target: Target, depth: int) -> bool:
-    """Whether what a name stands for has no effect: a class, a function, what a variable holds."""
-    if isinstance(target, Definition):
-        if isinstance(target.node, ast.ClassDef):
-            return _is_quiet_class(found, effects, target)
-        return not any(True for _ in deep_facts(found, effects, target.module, target.node))
-    if isinstance(target, Value) and isinstance(target.binding.value, _MADE):
-        return _is_quiet(found, effects, target.module, target.binding.value, depth + 1)
-    return True
-
-
-def _is_quiet_class(found: Found, effects: Effects, definition: Definition) -> bool:
-    """Whether its objects write down nothing once they are made, and no method of it, or of what it inherits from, has another effect."""
-    names, classes = found.resolver.ancestry(definition)
-    if any(name not in MODEL_BASES and row(name).effects != {"pure"} for name in names):
-        return False
-    for owner in classes:
-        if isinstance(owner.node, ast.ClassDef) and len(found.resolver.bases(owner)) < len(owner.node.bases):
-            return False  # of something that isn't known
-        for stmt in owner.node.body:
-            making = isinstance(stmt, ast.FunctionDef) and stmt.name == "__init__"
-            facts = deep_facts(found, effects, owner.module, stmt)
-            if any(not (making and fact.effect == "writes-self") for fact in facts):
-                return False
-    return True
-
-
-def _is_changed(found: Found, module: Module, name: ast.Name) -> bool:
-    """Whether the object of a variable, or something in it, is changed anywhere: `normalize.mean[0] = 1`."""
-    scope = module.names.scope_of[name].lookup(name.id)
-    if scope is None or all(binding.kind in ("import", "def", "class") for binding in scope.bindings.get(name.id, [])):
-        return False
-    if any(True for _ in changes_of(found, module, name)):
-        return True
-    for use in loads(module, name):
-        node: ast.expr = use
-        while isinstance(outer := module.names.parent_of[node], (ast.Attribute, ast.Subscript)) and outer.value is node:
-            node = outer
-            if changes(module, node):
-                return True
-    return False
-
-
-def _means_the_same(module: Module, name: ast.Name) -> bool:
-    """Whether a name has one value from the container's statement to the handle's."""
-    scope = module.names.scope_of[name].lookup(name.id)
-    bindings = scope.bindings.get(name.id, []) if scope is not None else []
-    return len(bindings) <= 1 and all(binding.kind in SETTLED for binding in bindings)
+    return inside or all(means_the_same(module, name) for name in names)

@@ -24,7 +24,7 @@ from typing import IO, TYPE_CHECKING, Any
 from splitter.graph import Graph
 from splitter.head_text import HeadText, text_from
 from splitter.ir import Span
-from splitter.ir_cut import Tail
+from splitter.ir_cut import Link, Tail
 from splitter.prefix_json import prefix_from
 from splitter.prefix_types import Prefix, PrefixTried
 from splitter.trace_lines import User
@@ -270,11 +270,15 @@ class Tracing:
 
 def tail_of(fields: dict[str, Any]) -> Tail:
     """A tail as the parent has written it."""
-    spans = tuple(Span(**span) for span in fields["elements"])
-    definition = None if fields["definition"] is None else Span(**fields["definition"])
-    made = {"container": Span(**fields["container"]), "elements": spans, "halves": tuple(fields["halves"]), "definition": definition}
-    values = tuple(Span(**span) for span in fields["values"])
-    return Tail(**{**fields, **made, "shared": tuple(fields["shared"]), "values": values})
+
+    def spans(name: str) -> tuple[Span, ...]:
+        return tuple(Span(**span) for span in fields[name])
+
+    made = {name: spans(name) for name in ("elements", "values")} | {name: tuple(fields[name]) for name in ("halves", "shared")}
+    made["definition"] = fields["definition"] and Span(**fields["definition"])
+    places = ("hole", "statement", "value")
+    made["links"] = tuple(Link(**{**link, **{name: Span(**link[name]) for name in places}}) for link in fields["links"])
+    return Tail(**{**fields, **made, "container": Span(**fields["container"])})
 
 
 def graph_fields(graph: Graph) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from splitter.ir import Span
 from splitter.knowledge_ops import CHOOSING, IN_TURN
 from splitter.trace_events import Seen
 from splitter.trace_lines import User, elements_of
+from splitter.trace_links import Chain
 from splitter.trace_steps import Plans, Tracker
 
 _DEEPEST = 8
@@ -126,7 +127,7 @@ def traced_containers(containers: list[Any], tracker: Tracker) -> Iterator[None]
                 step = f"{number}.{place} {name_of(element)}"
                 plans.steps.setdefault(step, Seen(name_of(element), tracker.part, spans[place]))
                 plans.owners[step] = id(container)
-                store[key] = Element(element, step, tracker.call)
+                store[key] = Element(element, step, tracker.call_link if isinstance(container, Chain) else tracker.call)
                 undo.append(functools.partial(operator.setitem, store, key, element))
         yield
     finally:
@@ -136,6 +137,8 @@ def traced_containers(containers: list[Any], tracker: Tracker) -> Iterator[None]
 
 def _spans(container: Any, inside: list[Any], plans: Plans) -> list[Span | None]:
     """Where the elements stand in the source: in the call that made the container, or where they are defined."""
+    if isinstance(container, Chain):
+        return list(container.tail.elements)
     file, line = plans.made.get(id(container), ("", 0))
     path = plans.user.path(file) if file else None
     found = elements_of(file, line, type(container).__name__, len(inside)) if path else None

@@ -232,6 +232,12 @@ def _tree(path: str) -> tuple[str, ast.Module] | None:
         return None
 
 
+def source_of(path: str) -> str | None:
+    """The text of a file; None when it can't be read."""
+    found = _tree(path)
+    return None if found is None else found[0]
+
+
 def tree_of(path: str) -> ast.Module | None:
     """The text of a file as a tree; None when it can't be read."""
     found = _tree(path)

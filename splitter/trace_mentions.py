@@ -132,7 +132,7 @@ def used_alike(frame: types.FrameType | None, until: types.CodeType, user: User,
     ways = set(held)
     while frame is not None and frame.f_code is not until:
         if not is_torchs(frame.f_code):
-            found = list(_ways(frame, user))
+            found = [*_calls(frame), *called_as(frame, user)]
             if None in found:
                 return False
             ways.update(way for way in found if way is not None)
@@ -141,16 +141,24 @@ def used_alike(frame: types.FrameType | None, until: types.CodeType, user: User,
     return all(mentions.harmless(way) for mentions in files for way in ways)
 
 
-def _ways(frame: types.FrameType, user: User) -> Iterator[Way | None]:
-    """How a function calls what it is just calling, and how it is called itself; None for what can't be looked for."""
+def _calls(frame: types.FrameType) -> Iterator[Way | None]:
+    """How a function calls what it is just calling; None for what can't be looked for."""
+    classes = _classes(frame.f_locals.get("self"))
+    return (_way(call, frame.f_code, classes) for call in calls_at(frame))
+
+
+def called_as(frame: types.FrameType, user: User) -> frozenset[Way]:
+    """How a function can be called itself."""
     code, me = frame.f_code, frame.f_locals.get("self")
-    classes = None if me is None else frozenset(base.__name__ for base in type(me).__mro__)
-    for call in calls_at(frame):
-        yield _way(call, code, classes)
     if code.co_name == "__getitem__":
-        yield Way("items", "self", classes)
-    elif user.path(code.co_filename) is not None and not code.co_name.startswith(("__", "<")):
-        yield Way("attribute" if me is not None else "function", code.co_name, classes)
+        return frozenset({Way("items", "self", _classes(me))})
+    if user.path(code.co_filename) is None or code.co_name.startswith(("__", "<")):
+        return frozenset()
+    return frozenset({Way("function" if me is None else "attribute", code.co_name, _classes(me))})
+
+
+def _classes(value: Any) -> frozenset[str] | None:
+    return None if value is None else frozenset(base.__name__ for base in type(value).__mro__)
 
 
 def _way(call: ast.expr, code: types.CodeType, classes: frozenset[str] | None) -> Way | None:
@@ -199,8 +207,7 @@ def _held(value: Any) -> Iterator[tuple[Way, Any]]:
                 continue
         yield from ((Way("name", name), value.__globals__[name]) for name in value.__code__.co_names if name in value.__globals__)
     else:
-        classes = frozenset(base.__name__ for base in type(value).__mro__)
-        yield from ((Way("attribute", name, classes), part) for name, part in getattr(value, "__dict__", {}).items())
+        yield from ((Way("attribute", name, _classes(value)), part) for name, part in getattr(value, "__dict__", {}).items())
 
 
 def _files(user: User) -> list[Mentions]:

@@ -75,10 +75,9 @@ def _place(frame: types.FrameType) -> Place:
 
 
 def _is_at(node: ast.expr, place: Place) -> bool:
-    if not isinstance(node, (ast.Call, ast.Subscript, ast.ListComp)):
-        return False
-    found = (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset)
-    return found == place if isinstance(place, tuple) else node.lineno <= place <= (node.end_lineno or 0)
+    if isinstance(place, tuple):
+        return (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset) == place
+    return isinstance(node, (ast.Call, ast.Subscript, ast.ListComp)) and node.lineno <= place <= (node.end_lineno or 0)
 
 
 Statement = ast.Assign | ast.AnnAssign | ast.Return | ast.Yield

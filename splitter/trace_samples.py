@@ -11,7 +11,7 @@ import contextlib
 import random
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
@@ -29,6 +29,7 @@ from splitter.trace_containers import find_containers, name_of, traced_container
 from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen
 from splitter.trace_head import Batches, container_problem, module_space, try_head
 from splitter.trace_lines import User
+from splitter.trace_links import Chain, linked
 from splitter.trace_mentions import holders
 from splitter.trace_merge import DifferentError, merge, uneven
 from splitter.trace_record import Recorder, is_leaf, leaves_of
@@ -65,9 +66,10 @@ def trace_loader(loader: Any, asked: Asked) -> tuple[Graph, tuple[Tried | None, 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # as in a worker
     try:
-        feed = _Feed(loader, asked)
-        graph = feed.graph()
-        tried = tuple(feed.tried(tail, graph.samples) for tail in asked.tails)
+        with linked(asked.tails, asked.user) as chains:
+            feed = _Feed(loader, asked, chains)
+            graph = feed.graph()
+            tried = tuple(feed.tried(tail, graph.samples) for tail in asked.tails)
         graph, head = feed.with_head(graph, threads)
         return graph, tried, head
     except DifferentError as error:
@@ -112,8 +114,8 @@ class _Escape(TorchFunctionMode):
 
 
 class _Feed:
-    def __init__(self, loader: Any, asked: Asked) -> None:
-        self.loader, self.asked = loader, asked
+    def __init__(self, loader: Any, asked: Asked, chains: Sequence[Chain] = ()) -> None:
+        self.loader, self.asked, self.chains = loader, asked, chains
         self.dataset, self.collate_fn = loader.dataset, loader.collate_fn
         self.iterable = isinstance(self.dataset, IterableDataset)
         self.batched = loader.batch_size is not None or loader.batch_sampler is not None
@@ -121,7 +123,7 @@ class _Feed:
         self.plans.steps[READ] = Seen(_read_name(self.dataset), "sample", None)
         self.begin = _states()
         self.at_once = not self.iterable and self.batched and _at_once(self.dataset)
-        self.containers = find_containers(self.dataset)
+        self.containers = [*find_containers(self.dataset), *chains]
         self.collating = find_containers(self.collate_fn)
         self.indices = [] if self.iterable else self.pick()
 
@@ -184,6 +186,8 @@ class _Feed:
         """What can be parted of a tail with the same bits; None when that can't be seen here."""
         lines = range(tail.container.line, tail.container.end_line + 1)
         made = [one for one in self.containers if self.asked.made.get(id(one), ("", 0))[1] in lines and self.of(one, tail)]
+        if tail.links:
+            made = [chain for chain in self.chains if chain.tail == tail]
         if len(made) != 1 or self.collate_fn not in (default_collate, default_convert) or time.monotonic() > self.asked.deadline:
             return None
         held = holders(self.dataset, made[0])

@@ -163,6 +163,11 @@ class Tracker:
             self.resume()
         return made
 
+    def call_link(self, step: str, inner: Any, args: Any, kwargs: Any) -> Any:
+        """An operation of a chain runs; inside an element of a container it is a part of that."""
+        inside = len(self.stack) > 1 and not self.depth[-1]
+        return inner(*args, **kwargs) if inside else self.call(step, inner, args, kwargs)
+
     # --- statements
 
     def called(self, frame: types.FrameType, event: str, argument: Any) -> Any:

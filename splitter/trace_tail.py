@@ -21,7 +21,7 @@ from splitter.ir_cut import Tail, Tried
 from splitter.trace_containers import elements
 from splitter.trace_device import device_reason, same_bits
 from splitter.trace_lines import User
-from splitter.trace_mentions import Way, used_alike
+from splitter.trace_mentions import Way, called_as, used_alike
 from splitter.trace_returns import passes_on
 
 HALVED = "ToTensor"  # torchvision's; its first half is PILToTensor, its second splitter_runtime.ScaleToFloat
@@ -73,10 +73,12 @@ def try_tail(
     known: set[tuple[tuple[types.CodeType, int], ...]] = set()
 
     def called() -> None:
-        frame = _caller(container)
+        frame, ways = _caller(container), held
+        if tail.links and frame is not None:  # the text of the function that it is in has been looked at
+            ways, frame = called_as(frame, user), frame.f_back
         way = tuple(_calls(frame, own))
         if way not in known:
-            if not passes_on(frame, own) or not used_alike(frame, own, user, held):
+            if not passes_on(frame, own) or not used_alike(frame, own, user, ways):
                 raise _RefusedError
             known.add(way)
 

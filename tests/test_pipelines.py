@@ -1,4 +1,4 @@
-"""Random pipelines of transforms: whatever the cut leaves to the trainer, script and split give the same batches.
+"""Random pipelines of transforms and of statements: whatever the cut leaves to the trainer, script and split give the same batches.
 
 Each example is one script with many data sets, each with a pipeline of its own, so that one run of samples and one of `splitter verify`
 are enough for all of them.
@@ -19,15 +19,20 @@ import random
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 from torchvision import transforms as T
 from torchvision.transforms import v2
 
 
+MEAN = torch.tensor([0.4, 0.5, 0.6]).view(3, 1, 1)
+
+
 class Tuples(Dataset):
-    def __init__(self, transform):
+    def __init__(self, transform=None):
         self.transform = transform
+        self.gain = 1.5
 
     def __len__(self):
         return 8
@@ -85,6 +90,7 @@ def standardised(x):
     return (x - x.mean()) / (x.std() + 1e-6)
 
 
+@definitions@
 def main():
     torch.manual_seed(0)
     random.seed(0)
@@ -121,24 +127,51 @@ VALUES = (
 ENDS = ("lambda x: x.permute(1, 2, 0)", "lambda x: x.flatten()", "lambda x: x[:, ::2]", "lambda x: x.double()", "lambda x: x.unsqueeze(0)")
 
 
+STATEMENTS = (
+    "x = x.float()", "x = x.float() / 255", "x = x - MEAN", "x = (x - MEAN) / 0.25", "x = F.pad(x, (1, 1))", "x = x.flip(0)", "x = -x",
+    "x = noisy(x.float())", "x = scaled(x)", "x = x.clamp(0, 1)", "x = x[:, ::2]", "x = 1 - x", "x = x * self.gain", "x = x.double()",
+    "if index == 5:\n    x = x * 2", "y = x.sum()", "x *= 2", "x = x.float().exp()", "y = x.float()\nx = y * 0.5", "x = x.to(torch.int32)",
+)  # fmt: skip
+RETURNS = ("x, index", "{'x': x, 'index': index}", "x / 2", "x.mul(3), x.amax((1, 2))", "[x, -(x + 1)]", "(x.sum(0) - 0.5).float(), 3")
+FORMS = (  # where the container is made; definitions with a number, and the data set
+    ("", "{kind}({container})"),
+    ("", "{kind}({container})"),
+    ("def get@n(train):\n    if train:\n        return {container}\n    return T.Compose([T.ToTensor()])", "{kind}(get@n(True))"),
+    ("def get@n():\n    made = {container}\n    return made", "{kind}(transform=get@n())"),
+    ("class Own@n({kind}):\n    def __init__(self):\n        super().__init__()\n        self.transform = {container}", "Own@n()"),
+)
+OWN = """class Own@n(Tuples):
+    def __getitem__(self, index):
+        x = torch.from_numpy(np.array(self.image(index))).permute(2, 0, 1)
+        {statements}
+        return {returned}"""
+
+
 @st.composite
-def pipelines(draw: st.DrawFn) -> str:
-    """A data set with its pipeline, as text."""
+def pipelines(draw: st.DrawFn) -> tuple[str, str]:
+    """Definitions, and a data set, as text with "@n" in it."""
+    if draw(st.integers(0, 2)) == 0:
+        statements = "\n".join(draw(st.lists(st.sampled_from(STATEMENTS), max_size=5))) or "pass"
+        return OWN.format(statements=statements.replace("\n", "\n        "), returned=draw(st.sampled_from(RETURNS))), "Own@n()"
     package = draw(st.sampled_from(("T", "v2")))
     elements = [f"{package}.{element}" for element in draw(st.lists(st.sampled_from(IMAGES), max_size=3))]
     elements += draw(st.sampled_from(TENSORS[package]))
     elements += [element.format(package) for element in draw(st.lists(st.sampled_from(VALUES), max_size=3))]
     elements += draw(st.lists(st.sampled_from(ENDS), max_size=1))
-    return f"{draw(st.sampled_from(('Tuples', 'Dicts', 'Alone')))}({package}.Compose([{', '.join(elements)}]))"
+    container, kind = f"{package}.Compose([{', '.join(elements)}])", draw(st.sampled_from(("Tuples", "Dicts", "Alone")))
+    definitions, dataset = (text.format(container=container, kind=kind) for text in draw(st.sampled_from(FORMS)))
+    return definitions, dataset
 
 
-def program(made: list[str]) -> str:
-    lines = []
-    for number, dataset in enumerate(made):
-        lines.append(f"    set{number} = {dataset}")
+def program(made: list[tuple[str, str]]) -> str:
+    lines, definitions = [], []
+    for number, (definition, dataset) in enumerate(made):
+        definitions.append(f"{definition.replace('@n', str(number))}\n\n" if definition else "")
+        lines.append(f"    set{number} = {dataset.replace('@n', str(number))}")
         lines.append(f"    loader{number} = DataLoader(set{number}, batch_size=4, shuffle=True, num_workers={int(number % 4 > 0)})")
     names = ", ".join(f"loader{number}" for number in range(len(made)))
-    return SCRIPT.replace("@loaders@", "\n".join(lines)).replace("@names@", names)
+    script = SCRIPT.replace("@definitions@", "\n".join(definitions))
+    return script.replace("@loaders@", "\n".join(lines)).replace("@names@", names)
 
 
 @settings(
@@ -150,7 +183,7 @@ def program(made: list[str]) -> str:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.large_base_example],
 )
 @given(made=st.lists(pipelines(), min_size=PIPELINES, max_size=PIPELINES, unique=True))
-def test_script_and_split_give_the_same(made: list[str], scratch: Scratch) -> None:
+def test_script_and_split_give_the_same(made: list[tuple[str, str]], scratch: Scratch) -> None:
     folder = Path(scratch.folder, f"pipelines{len(list(scratch.folder.iterdir()))}")
     folder.mkdir()
     (folder / "train.py").write_text(program(made))
