@@ -22,6 +22,7 @@ from splitter.resolve import Library, Value, argument, default
 NAMES = frozenset({"gpu", "rank", "local_rank", "device_id", "gpu_id"})
 DEVICES = ("torch.device", "torch.cuda.current_device", "torch.accelerator.current_accelerator")
 CONDITIONS = frozenset({"torch.is_tensor", "builtins.isinstance", "builtins.hasattr"})
+EVERYTHING = frozenset({"locals", "globals", "vars", "eval", "exec"})  # may have any variable
 _DEEPEST = 6  # variables that hold one another
 
 Moved = tuple[ast.expr, Keys]  # what has the part then, and its keys
@@ -53,7 +54,10 @@ class Moves:
 
     def mentions(self, node: ast.AST) -> bool:
         """Whether a statement or an expression does more with the part than to ask for the number of samples."""
-        return any(True for _ in self._mentioned(node))
+        return any(True for _ in self._mentioned(node)) or any(
+            isinstance(name, ast.Name) and name.id in EVERYTHING and self.module.names.scope_of[name].lookup(name.id) is None
+            for name in ast.walk(node)
+        )
 
     def _mentioned(self, node: ast.AST) -> Iterator[ast.expr]:
         for name in ast.walk(node):

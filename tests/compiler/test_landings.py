@@ -144,6 +144,7 @@ LAND: dict[str, tuple[str, Keys, int, str, Keys]] = {
 STAY: dict[str, tuple[str, Keys, str]] = {
     "in the call": (IN_PAIRS + "    model(images.to(device))", (0,), "uses the batch, which no statement of its own"),
     "read before": (IN_PAIRS + "    print(images)\n    images = images.cuda()", (0,), "uses the batch"),
+    "all variables": (IN_PAIRS + "    print(locals())\n    images = images.cuda()", (0,), "uses the batch"),
     "another dimension": (IN_PAIRS + "    n = images.size(1)\n    images = images.cuda()", (0,), "uses the batch"),
     "a type": (IN_PAIRS + "    images = images.to(device, torch.float16)\n    model(images)", (0,), "uses the batch"),
     "a type alone": (IN_PAIRS + "    images = images.to(torch.float32)\n    model(images)", (0,), "uses the batch"),
