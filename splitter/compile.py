@@ -1,6 +1,6 @@
 """The compiler, as a table of contents.
 
-train.py -> read -> find -> plan (effects, slice) -> weigh (trace, cut, finish, finish_on) -> emit -> train_worker.py, train_trainer.py and a report
+train.py -> read -> find -> plan (effects, slice) -> weigh (trace, cut, finish, finish_on) -> emit -> train_worker.py, train_trainer.py, report
 """
 
 from __future__ import annotations
