@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -46,6 +46,9 @@ Price = Annotated[
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run samples also when nothing has changed since the last time.")]
 ModelPrefix = Annotated[bool, typer.Option("--model-prefix", help="Move what the model's forward does first with its inputs alone.")]
+FinishOn = Annotated[
+    Literal["cpu", "device"], typer.Option("--finish-on", help="Where the trainer does the transforms that the cut leaves it.")
+]
 
 BundlePath = Annotated[
     Path | None,
@@ -53,12 +56,12 @@ BundlePath = Annotated[
 ]
 
 
-def _compiled(script: Path, streams: int | None, model_prefix: bool = False) -> Plan:
+def _compiled(script: Path, streams: int | None, model_prefix: bool = False, finish_on: str = "cpu") -> Plan:
     """The plan of a script. Its findings are printed; ends with status 3 when nothing can be split."""
     from splitter import console
     from splitter.compile import compile_script
 
-    plan = compile_script(script, streams=streams, model_prefix=model_prefix)
+    plan = compile_script(script, streams=streams, model_prefix=model_prefix, on_device=finish_on == "device")
     print(console.findings(plan, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
     return plan
 
@@ -73,6 +76,7 @@ def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, ou
     """The plan with the cheapest cut, chosen by running samples; a line for each loader whose samples can't be run."""
     from splitter import console
     from splitter.compile import weigh
+    from splitter.finish_on import on_cpu
     from splitter.prefix_choice import choices
     from splitter.progress import sampling
 
@@ -85,6 +89,8 @@ def _weighed(plan: Plan, script: Path, args: list[str] | None, how: Weighing, ou
     for feed in made.feeds:
         if feed.uncut is not None:
             print(console.printable(f"splitter: note: {feed.name}: the cut stays at the loader: {feed.uncut}"), file=sys.stderr)
+    for name, why in on_cpu(made):
+        print(console.printable(f"splitter: note: {name}: finished on the CPU: {why}"), file=sys.stderr)
     return made
 
 
@@ -119,18 +125,19 @@ def transform(
     price: Price = None,
     again: Again = False,
     model_prefix: ModelPrefix = False,
+    finish_on: FinishOn = "cpu",
 ) -> None:
     """Write the worker and trainer programs of SCRIPT, with a report, beside it."""
     if diff and json:
         raise typer.BadParameter("--diff and --json both want standard output; give one of them")
     if bundle is not None and bundle.resolve() in {script.parent.resolve(), (out or script.parent).resolve()}:
         raise typer.BadParameter(f"--bundle {bundle}: give another folder than the one of the script or of the generated files")
-    _not_static(static, model_prefix)
+    _not_static(static, model_prefix, finish_on)
     folder = script.parent if out is None else out
     from splitter.trace_process import early
 
     with early(script, args or (), folder, not static, again) as child:
-        plan = _compiled(script, streams, model_prefix)
+        plan = _compiled(script, streams, model_prefix, finish_on)
         if plan.split and not static:
             plan = _weighed(plan, script, args, _how(samples, price, again), folder, child)
     from splitter import console
@@ -208,11 +215,12 @@ def _check_one(*, script: Path, out: Path | None, streams: int | None) -> None:
     from splitter.compile import compile_script, weighed_before
     from splitter.current import compare
     from splitter.emit import emit
-    from splitter.profile import asked_for_prefix
+    from splitter.profile import asked_for_device, asked_for_prefix
     from splitter.run import relative
 
     folder = script.parent if out is None else out
-    plan = weighed_before(compile_script(script, streams=streams, model_prefix=asked_for_prefix(script, folder)), folder)
+    prefix, device = asked_for_prefix(script, folder), asked_for_device(script, folder)
+    plan = weighed_before(compile_script(script, streams=streams, model_prefix=prefix, on_device=device), folder)
     if not plan.split:
         print(console.findings(plan, str(folder_of(script)), colour=sys.stderr.isatty()), end="", file=sys.stderr)
         print(console.printable(f"splitter: {script}: no loader can be split any more"), file=sys.stderr)
@@ -261,14 +269,15 @@ def verify(
     samples: Samples = 16,
     price: Price = None,
     model_prefix: ModelPrefix = False,
+    finish_on: FinishOn = "cpu",
 ) -> None:
     """Run SCRIPT and its split side by side and compare batches and random-number generators."""
     _linux_only()
-    _not_static(static, model_prefix)
+    _not_static(static, model_prefix, finish_on)
     from splitter.trace_process import early
 
     with early(script, args or (), script.parent, not static) as child:
-        plan = _compiled(script, streams, model_prefix)
+        plan = _compiled(script, streams, model_prefix, finish_on)
         if not plan.split:
             raise _nothing_split(plan)
         if not static:
@@ -303,6 +312,7 @@ def show(
     streams: Streams = None,
     samples: Samples = 16,
     price: Price = None,
+    finish_on: FinishOn = "cpu",
 ) -> None:
     """Print what the compiler knows about SCRIPT after one of its steps; trace and cut run samples, with ARGS."""
     from splitter.show import RUN, STEPS, show_weighed
@@ -316,7 +326,7 @@ def show(
     from splitter.trace_process import early
 
     with early(script, args or (), script.parent) as child:
-        plan = _compiled(script, streams)
+        plan = _compiled(script, streams, finish_on=finish_on)
         if not plan.split:
             raise _nothing_split(plan)
         plan = _weighed(plan, script, args, _how(samples, price, False), script.parent, child)
@@ -358,9 +368,10 @@ def top(
     raise typer.Exit(DONE if answered else INTERNAL)
 
 
-def _not_static(static: bool, model_prefix: bool) -> None:
-    if static and model_prefix:
-        raise typer.BadParameter("--model-prefix is checked on samples, and --static runs none; give one of them")
+def _not_static(static: bool, model_prefix: bool, finish_on: str) -> None:
+    for given, name in ((model_prefix, "--model-prefix"), (finish_on == "device", "--finish-on device")):
+        if static and given:
+            raise typer.BadParameter(f"{name} is checked on samples, and --static runs none; give one of them")
 
 
 def _linux_only() -> None:

@@ -1,6 +1,6 @@
 """The compiler, as a table of contents.
 
-train.py -> read -> find -> plan (effects, slice) -> weigh (trace, cut, finish) -> emit -> train_worker.py, train_trainer.py and a report
+train.py -> read -> find -> plan (effects, slice) -> weigh (trace, cut, finish, finish_on) -> emit -> worker, trainer, report
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from splitter.trace_process import Child
 
 
-def compile_script(script: Path, *, streams: int | None = None, model_prefix: bool = False) -> Plan:
+def compile_script(script: Path, *, streams: int | None = None, model_prefix: bool = False, on_device: bool = False) -> Plan:
     """Read a script and decide what of it goes where. Writes nothing and runs nothing of the script.
 
     Args:
         script: the program that starts the training.
         streams: treat loaders with num_workers=0 as if the script had said num_workers=streams.
         model_prefix: move the start of the model's forward as well; `weigh` checks it on samples, and takes it back where bits differ.
+        on_device: have batches finished on their device, where `weigh` leaves something of them to the trainer and the loops allow it.
 
     Raises:
         InputError: the script can't be read (S101-S103).
     """
     program = read(script)
     found = find(program)
-    return plan(found, streams=streams, model_prefix=model_prefix)
+    return plan(found, streams=streams, model_prefix=model_prefix, on_device=on_device)
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,16 @@ def weigh(
 
 
 def _chosen(plan: Plan, profile: Profile) -> Plan:
-    """The plan with the cheapest cut, and with as much of the model's forward on the worker as may be there."""
+    """The plan with the cheapest cut, as much of the model's forward on the worker as may be there, and finished where that was asked."""
+    made = _cut(plan, profile)
+    if plan.finish_on == "cpu":
+        return made
+    from splitter.finish_on import finish_on_device
+
+    return finish_on_device(made)
+
+
+def _cut(plan: Plan, profile: Profile) -> Plan:
     from splitter.finish import parted
     from splitter.prefix_choice import choices, settled, unless_finished
 

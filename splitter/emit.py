@@ -66,6 +66,7 @@ def _edits(plan: Plan, module: str) -> Edits:
         tuple(removal for removal in plan.removals if removal.module == module),
         tuple(edit for edit in plan.classes if edit.module == module),
         tuple(rename for rename in plan.renames if rename.module == module),
+        tuple(line for line in plan.insertions if line.module == module),
     )
 
 

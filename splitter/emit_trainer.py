@@ -19,6 +19,7 @@ from splitter.emit_finish import finish_text
 from splitter.emit_keywords import Keyword, add_keywords, mapping
 from splitter.emit_place import place, repeatable
 from splitter.ir import ClassEdit, HandleEdit, LoaderEdit, Removal, SourceFile, Span
+from splitter.ir_cut import Insertion
 from splitter.prefix_types import Rename
 from splitter.splice import LIMIT, Grid, Splice, apply, call, ordered, quoted, undo
 
@@ -47,14 +48,15 @@ class Edits:
     removals: tuple[Removal, ...] = ()
     classes: tuple[ClassEdit, ...] = ()
     renames: tuple[Rename, ...] = ()
+    insertions: tuple[Insertion, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.handles or self.loaders or self.removals or self.classes or self.renames)
+        return bool(self.handles or self.loaders or self.removals or self.classes or self.renames or self.insertions)
 
     @property
     def calls_runtime(self) -> bool:
         """Whether the runtime's name stands in the edited module."""
-        return bool(self.handles or self.loaders or self.classes)
+        return bool(self.handles or self.loaders or self.classes or self.insertions)
 
 
 def edit(source: SourceFile, edits: Edits, program: ProgramCall | None) -> str:
@@ -129,7 +131,7 @@ class _Editor:
     def lines(self) -> list[Splice]:
         """Whole lines that are put in or taken away."""
         preamble = [self._preamble()] if self.program is not None or self.edits.calls_runtime else []
-        return [*preamble, *self._removals()]
+        return [*preamble, *self._removals(), *map(self._inserted, self.edits.insertions)]
 
     def expressions(self, wrapped: Set[int]) -> list[list[Splice]]:
         """The splices of each edited expression."""
@@ -195,6 +197,7 @@ class _Editor:
         if handle.finish is not None:
             room = LIMIT - len(inner) - 1 if start in wrapped else None
             arguments.append(finish_text(self.grid, handle.finish, self.name, inner, self.unit, room))
+            arguments += ['finish_on="device"'] if handle.finish.on == "device" else []
         head = f"{self.name}.RemoteDataset"
         flat = f"{head}({', '.join(arguments)})"
         if start not in wrapped:
@@ -283,6 +286,15 @@ class _Editor:
 
     def _quoted(self, text: str) -> str:
         return quoted(text, self.source.encoding)
+
+    def _inserted(self, line: Insertion) -> Splice:
+        indent, newline = self.grid.line(line.after)[: line.column], self.grid.newline
+        indent = indent if not indent.strip() else " " * line.column
+        keys = [self._quoted(key) if isinstance(key, str) else str(key) for key in line.keys]
+        made = call(f"{line.value} = {self.name}.finish_on_device", [line.value, line.loader, *keys], indent, self.unit, newline)
+        offset = self.grid.starts[min(line.after, len(self.grid.lines))]
+        unended = self.grid.lines[line.after - 1][-1:] not in ("\r", "\n")
+        return Splice(offset, offset, f"{newline}{indent}{made}" if unended else f"{indent}{made}{newline}")
 
     def _removals(self) -> list[Splice]:
         fragments = [removal.fragment for removal in self.edits.removals]

@@ -29,12 +29,20 @@ Positions: TypeAlias = Mapping[cst.CSTNode, CodeRange]
 
 @dataclass(frozen=True)
 class _Rows:
-    """The lines `first` to `last` (the one before `first`: none) become `statements` and, after them, `blank` lines."""
+    """The lines `first` to `last` (the one before `first`: none) become `statements` and, after them, `blank` lines.
+
+    `column`: where they begin; in a block of its own when that isn't 0.
+    """
 
     first: int
     last: int
     statements: tuple[Statement, ...]
     blank: tuple[cst.EmptyLine, ...]
+    column: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        return self.last < self.first
 
 
 def edit_tree(grid: Grid, expressions: Sequence[Sequence[Splice]], lines: Sequence[Splice]) -> str:
@@ -109,9 +117,12 @@ def _rows(grid: Grid, module: cst.Module, splice: Splice) -> _Rows:
     text = splice.text
     if splice.start == len(grid.text) and not module.has_trailing_newline:
         text = text.removeprefix(grid.newline)  # it ends the last line, which the tree has as ended
-    held = cst.parse_module(f"pass{module.default_newline}" + text.lstrip(" \t\f"), config=module.config_for_parsing)
-    first = bisect.bisect_left(grid.starts, splice.start) + 1
-    return _Rows(first, bisect.bisect_left(grid.starts, splice.end), tuple(held.body[1:]), tuple(held.footer))
+    bare = text.lstrip(" \t\f")
+    held = cst.parse_module(f"pass{module.default_newline}" + bare, config=module.config_for_parsing)
+    first, last = bisect.bisect_left(grid.starts, splice.start) + 1, bisect.bisect_left(grid.starts, splice.end)
+    column = len(text) - len(bare) if bare.strip() else 0
+    statements = tuple(cast("Statement", part.visit(_Absolute())) if column and last < first else part for part in held.body[1:])
+    return _Rows(first, last, statements, tuple(held.footer), column)
 
 
 class _Edits(cst.CSTTransformer):
@@ -123,9 +134,10 @@ class _Edits(cst.CSTTransformer):
         self.gone = {line for row in rows for line in range(row.first, row.last + 1)}
         # Comments that end a block belong to it, though the lines put in at the top level may stand before them.
         self.displaced: dict[cst.EmptyLine, int] = {}
-        for row in rows:
+        self.owners = {row: self._owner(row) for row in rows if row.is_new and row.column}
+        for row in [row for row in rows if row not in self.owners]:
             above = [statement for statement in module.body if self._line(statement) < row.first]
-            if row.last < row.first and above:
+            if row.is_new and above:
                 self.displaced |= {empty: line for empty, line in self._empty(above[-1]) if line >= row.first}
 
     def on_leave(
@@ -147,7 +159,7 @@ class _Edits(cst.CSTTransformer):
         return updated_node.with_changes(body=body, footer=footer)
 
     def leave_Module(self, original_node: cst.Module, updated_node: cst.Module) -> cst.Module:
-        rows = [row for row in self.rows if row.last < row.first or self._takes(row, original_node.body)]
+        rows = [row for row in self.rows if (row.is_new and row not in self.owners) or self._takes(row, original_node.body)]
         # New statements can get between the lines of the header: all of them become lines above a statement.
         empty = [*original_node.header, *original_node.footer]
         body, footer = self._merged(original_node.body, updated_node.body, empty, rows)
@@ -159,7 +171,7 @@ class _Edits(cst.CSTTransformer):
         """A block's statements and the lines after the last one: what is kept and what is put in, in the order of lines."""
         parts: list[tuple[int, int, Statement | cst.EmptyLine]]
         parts = [(row.first, 0, part) for row in rows for part in (*row.statements, *row.blank)]
-        if any(row.last < row.first for row in rows):
+        if any(row.is_new and row not in self.owners for row in rows):
             parts += [(line, 1, self._whole(node, line)) for node, line in self.displaced.items()]
         for before, after in zip(cast("Sequence[Statement]", old), cast("Sequence[Statement]", new), strict=True):
             if self._line(before) in self.gone:
@@ -179,7 +191,18 @@ class _Edits(cst.CSTTransformer):
         return body, waiting
 
     def _takes(self, row: _Rows, body: Body) -> bool:
+        if row in self.owners:
+            return any(statement is self.owners[row] for statement in body)
         return any(row.first <= self._line(statement) <= row.last for statement in body)
+
+    def _owner(self, row: _Rows) -> cst.CSTNode:
+        """The statement behind which new lines of a block stand: the last one before them that begins in their column."""
+        kinds = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
+        starts = [(at.start.line, node) for node, at in self.positions.items() if isinstance(node, kinds) and at.start.column == row.column]
+        above = [(line, node) for line, node in starts if line < row.first]
+        if not above:
+            raise ValueError(f"no block around line {row.first}")
+        return max(above, key=lambda each: each[0])[1]
 
     def _line(self, node: cst.CSTNode) -> int:
         return self.positions[node].start.line

@@ -34,8 +34,11 @@ def parted(plan: Plan, profile: Profile) -> Plan:
         builder = plan.builder_of(feed)
         options = list(zip(plan.tails_of(feed), tried.get(feed.name, ()), strict=False))
         crossing, finish = _choose(graphs[feed.name], [(tail, found) for tail, found in options if found is not None], price)
-        if builder in finishes and finishes[builder] != finish:  # two loaders of one dataset that want it differently
+        known = finishes.get(builder)
+        if builder in finishes and known != finish:  # two loaders of one dataset that want it differently
             finish = None
+        elif known is not None and known.device:
+            finish = known
         crossings[feed.name], finishes[builder] = crossing, finish
     for feed in plan.feeds:  # a loader that nobody could look at takes what the others take, so it must have been looked at
         if feed.status == "split" and feed.name not in crossings:
@@ -148,7 +151,9 @@ def _meaning(chosen: Cut, elements: Mapping[int, Place], tail: Tail, found: Trie
     if not there:
         return None
     element, half = there[0]
-    return Finish(tail, element + 1 if half else element, half, found.template, found.arrays)
+    first = element + 1 if half else element
+    reason = next((why for number, parted, why in found.device if (number, parted) == (first, half)), "it was not tried on samples")
+    return Finish(tail, first, half, found.template, found.arrays, reason)
 
 
 def _applied(plan: Plan, crossings: Mapping[str, Crossing], finishes: Mapping[str, Finish]) -> Plan:

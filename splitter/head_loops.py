@@ -51,8 +51,8 @@ class Reading:
     other: Note | None
 
 
-def reading(found: Found, site: Site) -> Reading:
-    """Who takes the batches of a loader."""
+def reading(found: Found, site: Site, *, around: bool = True) -> Reading:
+    """Who takes the batches of a loader. `around`: a loop inside of a context counts as another reader."""
     if site.also or site.classdefs:
         return Reading((), _note(site.module, site.call, "the loader is an object of a class of the script's"))
     flow = loader_flow(found, site)
@@ -67,7 +67,7 @@ def reading(found: Found, site: Site) -> Reading:
     for module, expr in flow.containers:
         if other is None and not _settled(found, module, expr):
             other = _note(module, expr, "what holds the loader is used in a way that can't be followed")
-    for loop in loops.values():
+    for loop in loops.values() if around else ():
         other = other or _around(found, loop)
     return Reading(tuple(loops.values()), other)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from splitter.ir_cut import Crossing, Finish, Head, MovedHead, Profile, Tail
+    from splitter.ir_cut import Crossing, Finish, Head, Insertion, Landing, MovedHead, Profile, Tail
     from splitter.prefix_types import Prefix, PrefixHead, Rename
 
 Severity = Literal["error", "warning", "note"]
@@ -251,7 +251,8 @@ class Plan:
     `roots` has, for modules that are not beside the script, their top-level names and the folders where these are, relative to the
     script's. `package` is the package of a script that is run as `python -m package.script`. `prefix`: the start of the model's forward is
     on the worker, if samples show that it may be; `without` is the plan to take otherwise, with less of it or with nothing.
-    `model_prefix`: the user has asked for it.
+    `model_prefix`: the user has asked for it. `landings`: where lines could finish batches on their device; `insertions`: those that do,
+    when the user has asked for it with `finish_on`.
     """
 
     script: SourceFile
@@ -275,6 +276,9 @@ class Plan:
     prefix: Prefix | None = None
     without: Plan | None = None
     model_prefix: bool = False
+    landings: tuple[Landing, ...] = ()
+    insertions: tuple[Insertion, ...] = ()
+    finish_on: Literal["cpu", "device"] = "cpu"
 
     @property
     def split(self) -> bool:
@@ -287,7 +291,8 @@ class Plan:
         """
         heads = [(name, moved.statements, moved.batch) for name, moved in sorted(self.moved_heads().items())]
         finishes = sorted((builder.name, repr(builder.finish)) for builder in self.worker.builders if builder.finish is not None)
-        cut = repr((self.digest, heads, finishes))
+        there = sorted(builder.name for builder in self.worker.builders if builder.finish is not None and builder.finish.on == "device")
+        cut = repr((self.digest, heads, finishes, *([there] if there else [])))
         return f"sha256:{hashlib.sha256(cut.encode()).hexdigest()[:16]}" if heads or finishes else self.digest
 
     def builder_of(self, feed: Feed) -> str:

@@ -1,13 +1,14 @@
 """What the compiler says of operations and where they run: the part of `ir` that passes between `trace`, `cut` and `emit`.
 
 Tail, Head        what could move, as far as the text shows        TriedHead, Tried   what samples have shown of it
+Landing           where a line can be put in that finishes a batch on its device
 Finish, MovedHead what does move                                   Crossing, Profile  the graph with its cut; all that was recorded
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from splitter.ir import Fragment, NamesFrom, Note, Span
 
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finish:
-    """How a tail is parted: the trainer runs the elements from `first` on, and with `half` the second half of the one before."""
+    """How a tail is parted: the trainer runs the elements from `first` on, and with `half` the second half of the one before.
+
+    `device`: why it can't be done on a batch's device, "" when it can. `on`: where it is done.
+    """
 
     tail: Tail
     first: int
     half: bool
     template: str
     arrays: bool = False
+    device: str = field(default="", repr=False, compare=False)
+    on: Literal["cpu", "device"] = field(default="cpu", repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -81,12 +87,47 @@ class Tried:
     """What can be parted of a tail with the same bits, on recorded samples: from these elements on, in these halves.
 
     `template` is the structure of a sample, "{0}" where the tail's result is: "({0}, None)". `arrays`: the halves take numpy arrays.
+    `device`: for the first of the elements that are finished, and whether the half before it is, why a batch's device can't do that, or "".
     """
 
     template: str
     whole: tuple[int, ...]
     half: tuple[int, ...]
     arrays: bool = False
+    device: tuple[tuple[int, bool, str], ...] = ()
+
+
+Keys = tuple[int | str, ...]
+ANY = "*"  # a key that a loop doesn't name
+
+
+@dataclass(frozen=True, order=True)
+class Insertion:
+    """A line of the trainer behind line `after`, at `column`: `value` gets what has come of it at its device. It has the part of a batch of
+    the loader `loader` at `keys`.
+
+    images = splitter_runtime.finish_on_device(images, train_loader, 0)
+    """
+
+    module: str
+    after: int
+    column: int
+    value: str
+    loader: str
+    keys: Keys
+
+
+@dataclass(frozen=True)
+class Landing:
+    """Where the part of a batch at `keys` has come to its device, in one loop over the loader of the call `loader`, or why it hasn't, or
+    neither when nothing reads it. `keys` None: of all parts.
+    """
+
+    loader: Span
+    loop: Span
+    keys: Keys | None
+    line: Insertion | None
+    why: Note | None
 
 
 @dataclass(frozen=True)
@@ -102,7 +143,7 @@ class Head:
     module: str
     loop: Span
     target: str
-    parts: tuple[tuple[str, tuple[int | str, ...]], ...] = ()
+    parts: tuple[tuple[str, Keys], ...] = ()
     unpacking: tuple[Span, ...] = ()
     statements: tuple[HeadStatement, ...] = ()
     together: tuple[tuple[int, ...], ...] = ()

@@ -24,6 +24,7 @@ from splitter.fragments import fragments
 from splitter.heads import heads
 from splitter.ir import Builder, ClassEdit, Diagnostic, Feed, Fragment, HandleEdit, LoaderEdit, NamesFrom, Note, Plan, Role, WorkerModule
 from splitter.ir_cut import Head, Tail
+from splitter.landings import landings
 from splitter.origins import Origin
 from splitter.prefix import with_prefix
 from splitter.read import ENTRY
@@ -33,24 +34,33 @@ from splitter.slice import Slicer
 from splitter.tails import tails
 
 
-def plan(found: Found, *, streams: int | None = None, model_prefix: bool = False) -> Plan:
+def plan(found: Found, *, streams: int | None = None, model_prefix: bool = False, on_device: bool = False) -> Plan:
     """Decide for every loader of the program. `streams` is the user's --streams: as if the script had said num_workers=N.
 
-    `model_prefix`: the start of the model's forward is to move as well.
+    `model_prefix`: the start of the model's forward is to move as well. `on_device`: batches are to be finished on their device.
     """
     decider = Decider(found, streams)
     sites = decider.decide()
-    assembly = _Assembly(found, decider.effects, streams, sites, list(decider.candidates.values()))
+    assembly = _Assembly(found, decider.effects, streams, sites, list(decider.candidates.values()), on_device)
     return with_prefix(found, decider, sites, assembly.plan) if model_prefix else assembly.plan()
 
 
 class _Assembly:
-    def __init__(self, found: Found, effects: Effects, streams: int | None, sites: list[SitePlan], candidates: list[Candidate]) -> None:
+    def __init__(
+        self,
+        found: Found,
+        effects: Effects,
+        streams: int | None,
+        sites: list[SitePlan],
+        candidates: list[Candidate],
+        on_device: bool = False,
+    ) -> None:
         self.found = found
         self.effects = effects
         self.streams = streams
         self.sites = sites
         self.candidates = candidates
+        self.on_device = on_device
 
     def plan(self) -> Plan:
         sites = self.sites
@@ -92,6 +102,8 @@ class _Assembly:
             package=program.roots.package,
             tails=tuple(tail for c in kept for tail in self._tails(c)),
             heads=tuple(self._heads()),
+            landings=tuple(landings(self.found, self.sites)) if self.on_device else (),
+            finish_on="device" if self.on_device else "cpu",
         )
 
     def _digest(self) -> str:

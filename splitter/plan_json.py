@@ -23,11 +23,14 @@
                  "trainer_microseconds_taken": 0.0,               the trainer per sample, the price of a KiB in the same unit,
                  "price": 1.6, "trainer": ["aten.div.Tensor"], "values": ["ToTensor 2"],
                  "head": {"loop": {...}, "moved": [{"path": "train.py", "first": 12, "last": 13}],    what the loop did first,
-                          "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null} or null,    and where that is now
+                          "stayed": [{"path": ..., "line": ..., "column": ..., "why": "..."}]} or null,    and where that is now
+                 "finish": {"on": "cpu" | "device", "why": null or "...",       where the trainer finishes samples, why not where that was
+                            "lines": [{"path": "train.py", "after": 60}]} or null} or null,       asked for, lines behind which loops do it
     "uncut": null or "...",          why the cut is at the loader, when samples were to be run and couldn't be
   }],
   "model_prefix": {"model": "Net", "path": "train.py", "first_line": 45, "last_line": 51, "results": {"features": "rows"}, "feeds": {...}},
                                      only with --model-prefix: what moved, with the bytes per sample before and after, or null
+  "finish_on": "device",             only with --finish-on device
   "profile": {"key": "sha256:...", "feeds": {"train": {"graph": {...}, "tails": [...]}}} or null,    what was recorded; see graph.py
   "diagnostics": [{"code": "S303", "severity": "error" | "warning" | "note",
                    "path": "train.py" or null, "line": 7, "column": 10, "message": "...", "hint": "..."}]
@@ -57,6 +60,7 @@ def plan_json(plan: Plan) -> str:
         "needs": list(plan.needs),
         "feeds": [_feed(plan, feed) for feed in plan.feeds],
         **prefix_json(plan),
+        **({"finish_on": "device"} if plan.finish_on == "device" else {}),
         "profile": profile_json(plan.profile),
         "diagnostics": [_diagnostic(diagnostic) for diagnostic in plan.diagnostics],
     }
@@ -95,6 +99,21 @@ def _crossing(plan: Plan, feed: Feed, crossing: Crossing | None) -> dict[str, ob
         "trainer": [crossing.graph.operations[index].name for index in cut.trainer],
         "values": list(cut.crossing),
         "head": _head(plan, feed),
+        "finish": _finish(plan, feed),
+    }
+
+
+def _finish(plan: Plan, feed: Feed) -> dict[str, object] | None:
+    """Where the trainer finishes its samples, and why not on the device when that was asked for."""
+    finish = next((handle.finish for handle in plan.handles if handle.builder == plan.builder_of(feed)), None)
+    if finish is None:
+        return None
+    lines = {landing.line for landing in plan.landings if landing.loader == feed.loader}
+    own = [line for line in plan.insertions if line in lines and finish.on == "device"]
+    return {
+        "on": finish.on,
+        "why": finish.device if plan.finish_on == "device" and finish.on == "cpu" else None,
+        "lines": [{"path": plan.script.path, "after": line.after} for line in own],
     }
 
 

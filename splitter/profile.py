@@ -64,6 +64,14 @@ def asked_for_prefix(script: Path, out: Path) -> bool:
         return False
 
 
+def asked_for_device(script: Path, out: Path) -> bool:
+    """Whether the split in `out` was written with --finish-on device."""
+    try:
+        return bool(json.loads((out / f"{script.stem}_split.json").read_bytes())["finish_on"] == "device")
+    except (OSError, ValueError, TypeError, KeyError):
+        return False
+
+
 def profile_json(profile: Profile | None) -> dict[str, object] | None:
     """A profile as plain data, for train_split.json."""
     if profile is None:
@@ -85,7 +93,8 @@ def _head_from(fields: dict[str, object]) -> TriedHead:
 def _tried_json(tried: Tried | None) -> dict[str, object] | None:
     if tried is None:
         return None
-    return {"template": tried.template, "whole": list(tried.whole), "half": list(tried.half), "arrays": tried.arrays}
+    device = [list(each) for each in tried.device]
+    return {"template": tried.template, "whole": list(tried.whole), "half": list(tried.half), "arrays": tried.arrays, "device": device}
 
 
 def _tried_from(fields: dict[str, object] | None) -> Tried | None:
@@ -94,4 +103,8 @@ def _tried_from(fields: dict[str, object] | None) -> Tried | None:
     template, whole, half = fields["template"], fields["whole"], fields["half"]
     if not isinstance(template, str) or not isinstance(whole, list) or not isinstance(half, list):
         raise ValueError("a tail that isn't one")
-    return Tried(template, tuple(map(int, whole)), tuple(map(int, half)), bool(fields["arrays"]))
+    device = fields["device"]
+    if not isinstance(device, list):
+        raise ValueError("a tail that isn't one")
+    seen = tuple((int(first), bool(halved), str(why)) for first, halved, why in device)
+    return Tried(template, tuple(map(int, whole)), tuple(map(int, half)), bool(fields["arrays"]), seen)

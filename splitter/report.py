@@ -15,7 +15,7 @@ from splitter.diagnostics import CODES, hint, message
 from splitter.emit_finish import names
 from splitter.fragments import joined
 from splitter.head_text import head_notes
-from splitter.ir import Builder, Diagnostic, Feed, Fragment, Plan, Span
+from splitter.ir import Builder, Diagnostic, Feed, Fragment, HandleEdit, Plan, Span
 from splitter.ir_cut import Crossing, MovedHead
 from splitter.mermaid import HEAD, mermaid, table
 from splitter.prefix_choice import bytes_line
@@ -215,10 +215,21 @@ class _Report:
                 first = finish.tail.elements[finish.first - 1 if finish.half else finish.first]
                 what = names(self.grids[first.path], finish)
                 why = "commutes with collating, bit for bit on the samples that were run, and makes less cross when it stays"
-                yield (
-                    f"{self._link(first)} {_code(what)} of {_code(handle.builder)}",
-                    f"{why}; done on each sample of a batch, by `finish=`",
-                )
+                yield f"{self._link(first)} {_code(what)} of {_code(handle.builder)}", f"{why}; {self._where(handle)}"
+
+    def _where(self, handle: HandleEdit) -> str:
+        """Where samples are finished, and why not on the device when that was asked for."""
+        finish = handle.finish
+        assert finish is not None
+        if finish.on == "device":
+            loaders = {feed.loader for feed in self.plan.feeds if self.plan.builder_of(feed) == handle.builder}
+            lines = {landing.line for landing in self.plan.landings if landing.loader in loaders}
+            path = self.plan.script.path
+            places = [self._link_fragment(Fragment(path, line.after, line.after)) for line in self.plan.insertions if line in lines]
+            behind = f", behind {', '.join(places)}" if places else ", though no loop reads it"
+            return f"done on whole batches where they are{behind}, by operations that give the same bits on every device"
+        why = f"; not on the device: {_cell(finish.device)}" if self.plan.finish_on == "device" else ""
+        return f"done on each sample of a batch, by `finish=`{why}"
 
     def _reason(self, feed: Feed) -> str:
         for found in self.plan.diagnostics:

@@ -152,13 +152,19 @@ def _run(
 def _take(event: Mapping[str, Any], found: dict[str, TracedFeed], progress: Progress) -> None:
     name = event["feed"]
     if "graph" in event:
-        tried = (each and Tried(each["template"], tuple(each["whole"]), tuple(each["half"]), each["arrays"]) for each in event["tried"])
+        tried = (each and tried_tail(each) for each in event["tried"])
         head = event["head"] and TriedHead(event["head"]["batch"], tuple((number, why) for number, why in event["head"]["stay"]))
         found[name] = TracedFeed(graph_of(event["graph"]), tried=tuple(tried), head=head)
     elif "reason" in event:
         found[name] = TracedFeed(None, event["reason"])
     else:
         progress(name, event["done"], event["of"])
+
+
+def tried_tail(fields: Mapping[str, Any]) -> Tried:
+    """What came of a tail, as the child has written it."""
+    device = tuple((int(first), bool(half), str(why)) for first, half, why in fields["device"])
+    return Tried(fields["template"], tuple(fields["whole"]), tuple(fields["half"]), fields["arrays"], device)
 
 
 def graph_of(fields: Mapping[str, Any]) -> Graph:

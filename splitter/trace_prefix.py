@@ -22,7 +22,7 @@ from torch.utils._pytree import tree_flatten
 
 from splitter.knowledge_ops import EMPTY, EVERYWHERE, IEEE, INTEGER, PARTIAL, SAME, TRAITS
 from splitter.prefix_types import WHOLE, Prefix, PrefixFeed, PrefixTried
-from splitter.trace_tail import same_bits
+from splitter.trace_device import same_bits
 
 FILE = "<the start of forward>"
 

@@ -19,6 +19,7 @@ import torch
 
 from splitter.ir_cut import Tail, Tried
 from splitter.trace_containers import elements
+from splitter.trace_device import device_reason, same_bits
 from splitter.trace_lines import User
 from splitter.trace_mentions import Way, called_as, used_alike
 from splitter.trace_returns import passes_on
@@ -139,12 +140,15 @@ def _parted(kept: Sequence[_Kept], tail: Tail, template: str, batched: bool) -> 
             break
         whole.append(first)
     arrays = False
+    device = [(first, False, device_reason(kept[first].taken, [e.inner for e in kept[first:]], expected, batched)) for first in whole]
     for place in tail.halves:
         sent = _first_halves(kept[place])
-        if sent and _same(sent, [ScaleToFloat(), *(each.inner for each in kept[place + 1 :])], expected, batched):
+        steps = [ScaleToFloat(), *(each.inner for each in kept[place + 1 :])]
+        if sent and _same(sent, steps, expected, batched):
             half.append(place)
             arrays = isinstance(kept[place].taken[0], np.ndarray)
-    return Tried(template, tuple(whole), tuple(half), arrays)
+            device.append((place + 1, True, device_reason(sent, steps, expected, batched)))
+    return Tried(template, tuple(whole), tuple(half), arrays, tuple(device))
 
 
 def _first_halves(element: _Kept) -> list[torch.Tensor]:
@@ -209,13 +213,6 @@ def _finished_same(sample: torch.Tensor, tail: Sequence[Callable[[Any], Any]], e
     if not isinstance(made, torch.Tensor) or made.layout is not torch.strided or not (batched or made.stride() == expected.stride()):
         return False
     return same_bits(made, expected)
-
-
-def same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    if type(one) is not type(other) or (one.dtype, one.shape) != (other.dtype, other.shape):
-        return False
-    raw = [tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (one, other)]
-    return torch.equal(*raw)
 
 
 def _template(sample: Any, results: Sequence[Any]) -> str | None:

@@ -41,7 +41,7 @@ POOL = {
     "workers_zero": "local:2",
     "hard_examples": "local:2",
     "text_vocab": "list",
-} | dict.fromkeys(("cut_imagenet", "cut_v2_dict", "cut_forms", "cut_modes", "cut_text", "cut_head_forms"), "local")
+} | dict.fromkeys(("cut_imagenet", "cut_v2_dict", "cut_forms", "cut_modes", "cut_text", "cut_head_forms", "cut_device"), "local")
 # Nothing is new about these when they run.
 COMPILED = ("path_edit",)
 TIME = re.compile(r" · \d[\d.]* ms\b|(?<=<br>)\d[\d.]* ms\b( · )?")  # of a step; there is none when it took next to nothing

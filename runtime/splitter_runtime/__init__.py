@@ -4,7 +4,7 @@ Importing this imports neither torch nor gRPC; scripts set environment variables
 resolved on first use.
 
 In a worker program: dataset, loader, Loader, roots, serve, ToUnscaledTensor. In a trainer program: program, RemoteDataset, replicated,
-DataLoader, ScaleToFloat.
+DataLoader, ScaleToFloat, finish_on_device.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .data_loader import DataLoader as DataLoader
     from .finish import ScaleToFloat as ScaleToFloat
     from .finish import ToUnscaledTensor as ToUnscaledTensor
+    from .finish_device import finish_on_device as finish_on_device
     from .local_modules import roots as roots
     from .remote_dataset import RemoteDataset as RemoteDataset
     from .remote_dataset import replicated as replicated
@@ -39,6 +40,7 @@ _HOMES = {
     "DataLoader": "data_loader",
     "ScaleToFloat": "finish",
     "ToUnscaledTensor": "finish",
+    "finish_on_device": "finish_device",
 }
 
 

@@ -13,7 +13,8 @@ from torch.utils.data._utils import collate
 
 from .adapters import install, remember
 from .errors import CodecError, ConfigError
-from .finishing import work_of
+from .finish_device import Rest
+from .finishing import rest_of, work_of
 from .inline import InlineIterator
 from .parked import Parked
 from .remote_dataset import described, feed_of, number_of
@@ -57,6 +58,7 @@ class RemoteLoader(torch.utils.data.DataLoader[Any]):
     _site: Site | None
     _known: tuple[Any, Any]
     _progress: Progress | None = None  # of the newest iterator
+    _rest: Rest | None = None  # what the loop that takes the batches does to them first
     _saved: Saved | None = None  # where the next one goes on
 
     def rebuilt(self, dataset: Any, *args: Any, **kwargs: Any) -> RemoteLoader:
@@ -73,6 +75,7 @@ class RemoteLoader(torch.utils.data.DataLoader[Any]):
         names = self._to_send()
         if self._site is None or (self._send and self.num_workers == 0 and not self.inline):
             return super()._get_iterator()
+        self._rest = rest_of(self)
         received = self._hand_over(self._site, names) if names else None
         if self._site is None:
             if saved is not None:

@@ -117,6 +117,11 @@ CODES: dict[str, tuple[str, str]] = {
         "{what}, other than in the samples that were recorded when the script was split",
         "Transform the script again, with more samples (--samples) or with --static.",
     ),
+    "R605": ("the finish on the device: {what}", "Transform the script again with --finish-on cpu."),
+    "R606": (
+        "{path} is {found} where it is finished, and was {given} when the loader gave it",
+        "Only move a batch to its device before that line, or transform the script again with --finish-on cpu.",
+    ),
 }
 
 

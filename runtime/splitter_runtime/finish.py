@@ -63,13 +63,13 @@ class ToUnscaledTensor:
 class Finish:
     """What is to be done to the parts of a sample: tuples, lists and dicts as they are in it, callables and None at their ends."""
 
-    def __init__(self, structure: Any) -> None:
-        """TypeError for a structure of anything else."""
+    def __init__(self, structure: Any, *, on_device: bool = False) -> None:
+        """`on_device`: batches are finished in the loop that takes them (see `finish_device`). TypeError for another structure."""
         _check(structure)
-        self.structure = structure
+        self.structure, self.on_device = structure, on_device
 
     def __repr__(self) -> str:
-        return f"Finish({self.structure!r})"
+        return f"Finish({self.structure!r}{', on_device=True' if self.on_device else ''})"
 
     def sample(self, value: Any) -> Any:
         """One sample, finished; its lists and dicts are changed in place. What is one tensor in it stays one.
@@ -84,10 +84,16 @@ class Finish:
         `in_main`: the script collates in its main process, else in worker processes.
         Raises what the callables raise, what collating their results raises, and ConfigError R604 for a value of another form.
         """
-        return _Walk(_each_in_main if in_main else _each).go(self.structure, value, "batch")
+        return self.over(value, _each_in_main if in_main else _each)
+
+    def over(self, value: Any, work: Callable[[Step, torch.Tensor], Any]) -> Any:
+        """A value with what `work` makes of each part and its callable; its lists and dicts are changed in place. R604 as in `batch`."""
+        return _Walk(work).go(self.structure, value, "batch")
 
     def same_as(self, other: Finish) -> bool:
-        """Whether another one is certain to do the same."""
+        """Whether another one is certain to do the same, in the same place."""
+        if self.on_device is not other.on_device:
+            return False
         ours, theirs = self.structure, other.structure
         return ours is theirs or _identity(ours) == _identity(theirs) or _pickled(ours) == _pickled(theirs)
 

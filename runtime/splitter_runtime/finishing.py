@@ -27,6 +27,7 @@ from torch.utils.data._utils.worker import _IterableDatasetStopIteration
 from .errors import ConfigError
 from .failures import FinishFailure, Lost, samples
 from .finish import Finish
+from .finish_device import Rest
 from .remote_dataset import finish_of
 from .trees import children
 
@@ -41,12 +42,9 @@ def work_of(loader: Any, *, in_main: bool) -> Work | None:
 
     ConfigError R601 when its dataset joins datasets that are finished in different ways, or its collate_fn is not torch's.
     """
-    finish = _joined(loader.dataset)
-    if finish is None:
+    finish = _finish_of(loader)
+    if finish is None or finish.on_device:
         return None
-    if loader.collate_fn is not (collate.default_collate if loader._auto_collation else collate.default_convert):
-        name = getattr(loader.collate_fn, "__qualname__", repr(loader.collate_fn))
-        raise ConfigError.of("R601", what=f"collate_fn={name} would get samples of a dataset whose finish is yet to be done")
     if not loader._auto_collation:
         return finish.sample
     grad = torch.is_grad_enabled()  # a worker process has the mode that the main thread had when it was forked
@@ -58,6 +56,23 @@ def work_of(loader: Any, *, in_main: bool) -> Work | None:
     return (lambda batch: finish.batch(batch, in_main=True)) if in_main else work
 
 
+def rest_of(loader: Any) -> Rest | None:
+    """What is left to do to its batches in the loop that takes them; None for nothing. ConfigError as from `work_of`."""
+    finish = _finish_of(loader)
+    if finish is None or not finish.on_device:
+        return None
+    return Rest(finish, in_main=loader.num_workers == 0, collates=loader._auto_collation)
+
+
+def _finish_of(loader: Any) -> Finish | None:
+    """What is to be done to samples of its dataset."""
+    finish = _joined(loader.dataset)
+    if finish is not None and loader.collate_fn is not (collate.default_collate if loader._auto_collation else collate.default_convert):
+        name = getattr(loader.collate_fn, "__qualname__", repr(loader.collate_fn))
+        raise ConfigError.of("R601", what=f"collate_fn={name} would get samples of a dataset whose finish is yet to be done")
+    return finish
+
+
 def _joined(dataset: Any) -> Finish | None:
     """The finish of the samples of a dataset, or of a tree of torch's wrappers."""
     found = [_joined(child) for child in children(dataset)]
@@ -67,8 +82,12 @@ def _joined(dataset: Any) -> Finish | None:
         parts = [None if one is None else one.structure for one in found]
         if all(part is None for part in parts):
             return None
+        places = {one.on_device for one in found if one is not None}
+        if len(places) > 1:
+            raise ConfigError.of("R601", what=f"a {type(dataset).__name__} joins datasets that are finished in different places")
         stacked = dataset.datasets
-        return Finish(dict(zip(stacked, parts, strict=True)) if isinstance(stacked, dict) else tuple(parts))
+        structure = dict(zip(stacked, parts, strict=True)) if isinstance(stacked, dict) else tuple(parts)
+        return Finish(structure, on_device=places == {True})
     first = found[0]
     for other in found[1:]:
         if first is not other and (first is None or other is None or not first.same_as(other)):

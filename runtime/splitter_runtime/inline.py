@@ -286,6 +286,7 @@ class InlineIterator(_SingleProcessDataLoaderIter):
         work = finishing.work_of(loader, in_main=True)
         if work is not None:
             self._dataset_fetcher = finishing.FinishedFetcher(self._dataset_fetcher, work)
+        self._rest = loader._rest
 
     def _next_data(self) -> Any:
         try:
@@ -293,6 +294,8 @@ class InlineIterator(_SingleProcessDataLoaderIter):
         except StopIteration:
             self._progress.finish()
             raise
+        if self._rest is not None:
+            self._rest.note(found)
         self._given += 1
         self._progress.got(self._given)
         return found

@@ -178,7 +178,9 @@ class Recorder:
         if epoch.taken < self.batches:
             from .record_values import describe
 
-            value = describe(functools.reduce(lambda made, head: head.apply(made), self.heads, batch))
+            rest = getattr(self.keep[epoch.loader], "_rest", None)  # what the split's loop does first
+            made = batch if rest is None else rest.copied(batch)
+            value = describe(functools.reduce(lambda made, head: head.apply(made), self.heads, made))
             self.write("batch", loader=epoch.loader, epoch=epoch.number, batch=epoch.taken, value=value, states=states())
         epoch.taken += 1
         return batch

@@ -130,18 +130,23 @@ class RemoteDataset(Dataset[Any], _Handle):
     values that can't be sent.
 
     `finish` is what is left to do here to each sample, in the form of one: callables and None in tuples, lists and dicts (see `finish`).
-    Indexing and iterating give finished samples, and loaders finished batches.
+    Indexing and iterating give finished samples, and loaders finished batches; with finish_on="device" the loop that takes the batches of a
+    loader finishes them (see `finish_device`).
     """
 
-    def __new__(cls, feed: str, environment: Mapping[str, object] | None = None, finish: Any = None) -> RemoteDataset:
+    def __new__(
+        cls, feed: str, environment: Mapping[str, object] | None = None, finish: Any = None, finish_on: str = "cpu"
+    ) -> RemoteDataset:
+        if finish_on not in ("cpu", "device"):
+            raise ConfigError.of("R601", what=f'finish_on={finish_on!r} is neither "cpu" nor "device"')
         session = Session.current()
         fresh = session.number()
         sent = {name: describe(value, _whole_number_of) for name, value in (environment or {}).items()}
-        made = None if finish is None else Finish(finish)
+        made = None if finish is None else Finish(finish, on_device=finish_on == "device")
         frame = session.call("construct", feed, sent, fresh=fresh)
         return make_handle(session, fresh, frame.value, feed, made)
 
-    def __init__(self, feed: str, environment: Mapping[str, object] | None = None, finish: Any = None) -> None:
+    def __init__(self, feed: str, environment: Mapping[str, object] | None = None, finish: Any = None, finish_on: str = "cpu") -> None:
         """Everything is done by then."""
 
     def __getattr__(self, name: str) -> Any:

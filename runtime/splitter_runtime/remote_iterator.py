@@ -232,6 +232,7 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
             self._context.go_on(replayed)
         vars(view).update(multiprocessing_context=self._context)
         loader._progress = self._progress
+        self._rest = loader._rest
         self._context.results.work = finishing.work_of(loader, in_main=False)
         super().__init__(view)
         if self._context.results.work is not None:
@@ -282,6 +283,8 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
             self._context.tally.end()
             self._progress.finish()
             raise
+        if self._rest is not None:
+            self._rest.note(found)
         self._context.taken(number)
         with self._context.lock:
             self._progress.got(self._rcvd_idx)
