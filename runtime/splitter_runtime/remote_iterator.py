@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import itertools
 import multiprocessing.util
+import os
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -210,11 +211,13 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
     """torch's iterator over worker processes that are streams."""
 
     _lost: Lost | None = None
+    _owner: int | None = None
 
     def __init__(
         self, loader: RemoteLoader, site: Site, dataset: Any, received: Received | None = None, replayed: Replayed | None = None
     ) -> None:
         """`dataset` is the description of the loader's dataset; `received` is what was sent for this iterator."""
+        self._owner = os.getpid()
         indices = Indices(loader, None if replayed is None else replayed.draws)
         view = LoaderView(loader, _index_sampler=indices)
         if replayed is None:
@@ -251,6 +254,12 @@ class StreamsIterator(_MultiProcessingDataLoaderIter):
         data = self._next_data()
         self._num_yielded += 1
         return data
+
+    def _shutdown_workers(self) -> None:
+        # A process that the script has forked has a copy of this, as workers of torch's own loaders do, and may lose it at any time: the
+        # streams are not its own.
+        if self._owner == os.getpid():
+            super()._shutdown_workers()
 
     def _get_data(self) -> Any:
         if self._lost is None:

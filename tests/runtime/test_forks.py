@@ -112,3 +112,29 @@ if __name__ == "__main__":
     print(__import__("os").path.basename(__file__), __import__("sys").argv)
 """
     assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE,)), "an argument", quick=False)
+
+
+def test_a_forked_child_that_loses_its_copy_of_an_iterator(scratch: Scratch) -> None:
+    """Its streams are the trainer's: they go on."""
+    body = """
+import gc, os
+
+dataset = Noise(21)
+for keep in (False, True):
+    loader = DataLoader(dataset, batch_size=2, num_workers=2, persistent_workers=keep)
+    for epoch in range(2):
+        iterator = iter(loader)
+        see(next(iterator))#FORK
+        for batch in iterator:
+            see(batch)
+show()
+"""
+    fork = """
+        child = os.fork()
+        if child == 0:
+            __import__("signal").alarm(8)  # its streams would say nothing to it, and torch waits 5 s for each
+            del iterator, loader
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0"""
+    assert_same(scratch, Pair(NOISE, BUILD_NOISE, body, (SWAP_NOISE, ("#FORK", fork))))
