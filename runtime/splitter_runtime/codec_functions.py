@@ -69,7 +69,9 @@ def function_names(function: Any) -> tuple[str, str] | None:
     if isinstance(home, str) and named(home, full) is function:
         return ("__main__" if home in MAINS else home), full
     if isinstance(function, types.FunctionType):
-        return None
+        # torch.manual_seed is another function than torch.random.manual_seed once torch._dynamo is imported.
+        packages = [home[:end] for end, letter in enumerate(home) if letter == "."] if isinstance(home, str) else []
+        return next(((package, full) for package in packages if named(package, full) is function), None)
     short = full.rpartition(".")[2]
     return next(((place, short) for place in (home, *_HOMES) if isinstance(place, str) and named(place, short) is function), None)
 

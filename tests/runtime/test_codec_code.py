@@ -238,6 +238,19 @@ def test_a_function_that_is_no_longer_under_its_name(monkeypatch: pytest.MonkeyP
         encode(old, name="dataset", code=True)
 
 
+def test_a_function_that_its_package_has_in_the_place_of_its_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torch.manual_seed is once torch._dynamo has been imported."""
+
+    @functools.wraps(torch.random.manual_seed)
+    def manual_seed(seed: int) -> torch.Generator:
+        return torch.random.manual_seed(seed)
+
+    with pytest.raises(CodecError, match=r"^R108: dataset: the function manual_seed \(.*which is not what its module has"):
+        encode(manual_seed, name="dataset", code=True)
+    monkeypatch.setattr(torch, "manual_seed", manual_seed)
+    assert sent(manual_seed) is manual_seed
+
+
 def test_only_what_is_accepted_arrives() -> None:
     asked = []
 
