@@ -69,9 +69,9 @@ def function_names(function: Any) -> tuple[str, str] | None:
     if isinstance(home, str) and named(home, full) is function:
         return ("__main__" if home in MAINS else home), full
     if isinstance(function, types.FunctionType):
-        # torch.manual_seed is another function than torch.random.manual_seed once torch._dynamo is imported.
-        packages = [home[:end] for end, letter in enumerate(home) if letter == "."] if isinstance(home, str) else []
-        return next(((package, full) for package in packages if named(package, full) is function), None)
+        # torch._dynamo, imported late, puts a wrapper of torch.random.manual_seed into torch, but not into torch.random.
+        top = home.partition(".")[0] if isinstance(home, str) else ""
+        return (top, full) if top not in ("", *MAINS) and named(top, full) is function else None
     short = full.rpartition(".")[2]
     return next(((place, short) for place in (home, *_HOMES) if isinstance(place, str) and named(place, short) is function), None)
 

@@ -11,6 +11,7 @@ import gc
 import importlib
 import importlib.machinery
 import importlib.util
+import io
 import json
 import os
 import resource
@@ -25,11 +26,11 @@ from typing import Any
 import nursery
 
 _PR_SET_PDEATHSIG = 1
-# What every program or runtime imports, also in passing: torch._dynamo is imported when the first optimizer is made.
+# What every program or runtime imports, also in passing. Not torch._dynamo, which puts other functions in the place of torch.manual_seed and more.
 TORCH = """numpy.random numpy.ma torch.utils.data torch._subclasses.schema_check_mode multiprocessing.popen_fork multiprocessing.queues
 multiprocessing.synchronize grpc._channel grpc._server grpc._interceptor grpc.experimental grpc_health.v1.health
 splitter_runtime.data_loader splitter_runtime.remote_dataset splitter_runtime.serving splitter_runtime.session
-splitter_runtime.worker splitter_runtime.record splitter_runtime.record_values torch._dynamo""".split()
+splitter_runtime.worker splitter_runtime.record splitter_runtime.record_values""".split()
 MORE = """torchvision torchvision.datasets torchvision.models torchvision.transforms.v2 PIL.JpegImagePlugin PIL.PngImagePlugin
 sklearn.datasets importlib.resources importlib.readers""".split()
 COMPILER = """splitter.cli splitter.cli_errors splitter.console splitter.compile splitter.emit splitter.write splitter.run splitter.verify
@@ -162,10 +163,13 @@ def like_new(environment: Mapping[str, str]) -> None:
     encoding, _, errors = environment.get("PYTHONIOENCODING", "").partition(":")
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         how = errors or ("backslashreplace" if name == "stderr" else "strict")
-        file: Any = open(number, mode, encoding=encoding or "utf-8", errors=how, closefd=False)
-        file.buffer.raw.name = f"<{name}>"
-        unbuffered = bool(environment.get("PYTHONUNBUFFERED"))
-        file.reconfigure(line_buffering=not unbuffered and (name == "stderr" or os.isatty(number)), write_through=unbuffered)
+        unbuffered = bool(environment.get("PYTHONUNBUFFERED")) and mode == "w"
+        raw: Any = open(number, f"{mode}b", buffering=0, closefd=False)
+        raw.name = f"<{name}>"
+        buffer = raw if unbuffered else io.BufferedWriter(raw) if mode == "w" else io.BufferedReader(raw)
+        lines = not unbuffered and (name == "stderr" or os.isatty(number))
+        file: Any = io.TextIOWrapper(buffer, encoding or "utf-8", how, line_buffering=lines, write_through=unbuffered)
+        file.mode = mode
         setattr(sys, name, file)
         setattr(sys, f"__{name}__", file)
     sys.meta_path[:] = Fresh.finders

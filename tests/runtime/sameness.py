@@ -58,7 +58,10 @@ class _Walk:
             factory = getattr(a, "default_factory", None)
             return None if factory is getattr(b, "default_factory", None) else f"{path}: other factory"
         if isinstance(a, (set, frozenset)):
-            return None if a == b else f"{path}: {a!r} and {b!r}"
+            if len(a) != len(b):
+                return f"{path}: {a!r} and {b!r}"
+            # Tensors are equal to themselves alone.
+            return None if a == b else self.compare(sorted(a, key=repr), sorted(b, key=repr), f"{path} in any order")
         if isinstance(a, (list, tuple)) or type(a).__name__ == "deque":
             if len(a) != len(b) or getattr(a, "maxlen", None) != getattr(b, "maxlen", None):
                 return f"{path}: {len(a)} and {len(b)} items"
