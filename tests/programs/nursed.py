@@ -26,7 +26,7 @@ from typing import Any
 import nursery
 
 _PR_SET_PDEATHSIG = 1
-# What every program or runtime imports, also in passing. Not torch._dynamo, which puts other functions in the place of torch.manual_seed and more.
+# What every program or runtime imports, also in passing. Not torch._dynamo: it puts others in the place of torch.manual_seed and more.
 TORCH = """numpy.random numpy.ma torch.utils.data torch._subclasses.schema_check_mode multiprocessing.popen_fork multiprocessing.queues
 multiprocessing.synchronize grpc._channel grpc._server grpc._interceptor grpc.experimental grpc_health.v1.health
 splitter_runtime.data_loader splitter_runtime.remote_dataset splitter_runtime.serving splitter_runtime.session
