@@ -10,7 +10,6 @@ import multiprocessing
 import operator
 import random
 import re
-import subprocess
 import sys
 import threading
 import typing
