@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from scratch import Scratch
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update", action="store_true", help="rewrite the expected/ folders of the fixtures")
     parser.addoption("--all-pools", action="store_true", help="verify every fixture with every kind of pool")
+
+
+def pytest_configure() -> None:
+    """Programs inherit that Ctrl-C is ignored, as a shell has it for what it starts in the background; tests send it to them."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
