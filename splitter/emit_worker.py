@@ -166,12 +166,11 @@ Change {script} and run `splitter transform {script}` again.
         """Classes and functions, without the ends of transforms that are the trainer's."""
         definitions = self.plan.worker.definitions
         finishes = [builder.finish for builder in self.plan.worker.builders if builder.finish is not None]
-        for finish in dict.fromkeys(replace(finish, tail=replace(finish.tail, builder="", shared=())) for finish in finishes):
-            if finish.tail.definition is not None:
-                path = finish.tail.container.path
-                parted = without_tail(self.grids[path], finish, self.runtime)
-                self.grids[path] = Grid(parted.text)
-                self.gone |= {(path, line) for line in parted.gone}
+        for finish in {each.edit: each for each in finishes if each.tail.definition is not None}.values():
+            path = finish.tail.container.path
+            parted = without_tail(self.grids[path], finish, self.runtime)
+            self.grids[path] = Grid(parted.text)
+            self.gone |= {(path, line) for line in parted.gone}
         if definitions:
             self.page.gap(2 if self._defines(definitions[0]) else 1)
         self._blocks(definitions, self._definition_gap)

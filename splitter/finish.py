@@ -57,14 +57,10 @@ def parted(plan: Plan, profile: Profile) -> Plan:
 def _together(plan: Plan, finishes: Mapping[str, Finish | None]) -> dict[str, Finish | None]:
     """What is chosen, without what would change a definition for a builder that wants it otherwise."""
     left = {name: None if finish and _is_needed_whole(plan, finish.tail) else finish for name, finish in finishes.items()}
-    for finish in left.values():
-        if finish is not None and any(not _is_alike(finish, left.get(name)) for name in finish.tail.shared):
-            return _together(plan, {name: None if other is finish else other for name, other in left.items()})
+    for name, finish in left.items():
+        if finish is not None and any((other := left.get(sharer)) is None or other.edit != finish.edit for sharer in finish.tail.shared):
+            return _together(plan, {**left, name: None})
     return left
-
-
-def _is_alike(finish: Finish, other: Finish | None) -> bool:
-    return other is not None and finish.tail.same_as(other.tail) and (finish.first, finish.half) == (other.first, other.half)
 
 
 def _is_needed_whole(plan: Plan, tail: Tail) -> bool:

@@ -32,6 +32,11 @@ class Finish:
     device: str = field(default="", repr=False, compare=False)
     on: Literal["cpu", "device"] = field(default="cpu", repr=False, compare=False)
 
+    @property
+    def edit(self) -> tuple[object, ...]:
+        """What it changes in the text of the worker program."""
+        return self.tail.container, self.tail.elements, self.first, self.half, self.arrays
+
 
 @dataclass(frozen=True)
 class Tail:
@@ -61,10 +66,6 @@ class Tail:
     def value(self, element: int) -> Span:
         """The expression that makes an element."""
         return self.values[element] if self.values else self.elements[element]
-
-    def same_as(self, other: Tail) -> bool:
-        """Whether it is the same text."""
-        return (self.container, self.elements) == (other.container, other.elements)
 
 
 @dataclass(frozen=True)

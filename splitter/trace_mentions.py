@@ -177,8 +177,8 @@ def _way(call: ast.expr, code: types.CodeType, classes: frozenset[str] | None) -
     return None if callee.id in code.co_varnames or callee.id in code.co_cellvars else Way("name", callee.id)
 
 
-def holders(root: Any, target: Any) -> frozenset[Way]:
-    """The attributes, closures and globals that hold an object, as far as they can be reached from `root`."""
+def holders(root: Any, target: Any, user: User) -> frozenset[Way]:
+    """The attributes, closures and globals that hold an object, as far as they can be reached from `root`, or from methods of what can."""
     found: set[Way] = set()
     seen: set[int] = set()
     todo: list[tuple[Any, int]] = [(root, 0)]
@@ -187,6 +187,7 @@ def holders(root: Any, target: Any) -> frozenset[Way]:
         if id(value) in seen or depth > _DEEPEST or isinstance(value, (str, bytes, int, float, type, types.ModuleType)):
             continue
         seen.add(id(value))
+        todo += [(method, depth + 1) for method in _methods(value, user)]
         for way, inner in _held(value):
             within = inner if isinstance(inner, (list, tuple)) else list(inner.values()) if isinstance(inner, dict) else []
             parts = [inner, *(within if len(within) <= _LONGEST else [])]
@@ -194,6 +195,14 @@ def holders(root: Any, target: Any) -> frozenset[Way]:
                 found.add(way)
             todo += [(part, depth + 1) for part in parts]
     return frozenset(found)
+
+
+def _methods(value: Any, user: User) -> Iterator[types.FunctionType]:
+    """The methods of an object that are the user's."""
+    for base in type(value).__mro__:
+        for member in vars(base).values():
+            if isinstance(member, types.FunctionType) and user.path(member.__code__.co_filename) is not None:
+                yield member
 
 
 def _held(value: Any) -> Iterator[tuple[Way, Any]]:

@@ -30,7 +30,6 @@ from splitter.trace_events import LIBRARY, READ, Leaf, Record, Result, Seen
 from splitter.trace_head import Batches, container_problem, module_space, try_head
 from splitter.trace_lines import User
 from splitter.trace_links import Chain, linked
-from splitter.trace_mentions import holders
 from splitter.trace_merge import DifferentError, merge, uneven
 from splitter.trace_record import Recorder, is_leaf, leaves_of
 from splitter.trace_steps import Plans, Tracker
@@ -190,8 +189,7 @@ class _Feed:
             made = [chain for chain in self.chains if chain.tail == tail]
         if len(made) != 1 or self.collate_fn not in (default_collate, default_convert) or time.monotonic() > self.asked.deadline:
             return None
-        held = holders(self.dataset, made[0])
-        return try_tail(made[0], tail, lambda: self.samples(count), self.asked.user, held, batched=self.batched)
+        return try_tail(made[0], tail, lambda: self.samples(count), self.asked.user, self.dataset, batched=self.batched)
 
     def with_head(self, graph: Graph, threads: int) -> tuple[Graph, TriedHead | None]:
         """The graph with the head of the loop behind it, and what of the head must stay; None when that can't be seen here."""

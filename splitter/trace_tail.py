@@ -12,6 +12,7 @@ import json
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from splitter.ir_cut import Tail, Tried
 from splitter.trace_containers import elements
 from splitter.trace_device import device_reason, same_bits
 from splitter.trace_lines import User
-from splitter.trace_mentions import Way, called_as, used_alike
+from splitter.trace_mentions import Way, called_as, holders, used_alike
 from splitter.trace_returns import passes_on
 
 HALVED = "ToTensor"  # torchvision's; its first half is PILToTensor, its second splitter_runtime.ScaleToFloat
@@ -58,13 +59,13 @@ def try_tail(
     tail: Tail,
     samples: Callable[[], Iterable[Callable[[], Any]]],
     user: User,
-    held: frozenset[Way],
+    root: Any,
     *,
     batched: bool = True,
 ) -> Tried | None:
     """Run the samples and compare; None when no tail can be parted. `samples` gives calls that make a sample each.
 
-    `held`: how the container can be called, as far as objects show it. `batched`: samples are collated before they cross.
+    `root`: the dataset, of whose objects some can call the container. `batched`: samples are collated before they cross.
     """
     before = elements(container) or {}
     if len(before) != len(tail.elements):
@@ -73,14 +74,17 @@ def try_tail(
     known: set[tuple[tuple[types.CodeType, int], ...]] = set()
 
     def called() -> None:
-        frame, ways = _caller(container), held
-        if tail.links and frame is not None:  # the text of the function that it is in has been looked at
-            ways, frame = called_as(frame, user), frame.f_back
+        frame = _caller(container)
         way = tuple(_calls(frame, own))
-        if way not in known:
-            if not passes_on(frame, own) or not used_alike(frame, own, user, ways):
-                raise _RefusedError
-            known.add(way)
+        if way in known:
+            return
+        known.add(way)
+        if not tail.links or frame is None:
+            ways = holders(root, container, user)
+        else:  # the text of the function that it is in has been looked at
+            ways, frame = _reached(root, frame, user), frame.f_back
+        if not passes_on(frame, own) or not used_alike(frame, own, user, ways):
+            raise _RefusedError
 
     kept = [_Kept(element, called if not place else None) for place, element in enumerate(before.values())]
     store = container.transforms if tail.listed else container._modules
@@ -112,6 +116,12 @@ def _caller(container: Any) -> types.FrameType | None:
             found = frame.f_back
         frame = frame.f_back
     return found
+
+
+def _reached(root: Any, frame: types.FrameType, user: User) -> frozenset[Way]:
+    """How a function can be called, and its object be indexed."""
+    own = holders(root, frame.f_locals["self"], user) if "self" in frame.f_locals else frozenset()
+    return called_as(frame, user) | {replace(way, kind="items") for way in own}
 
 
 def _calls(frame: types.FrameType | None, until: types.CodeType) -> Iterator[tuple[types.CodeType, int]]:

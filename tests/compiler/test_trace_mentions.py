@@ -75,9 +75,20 @@ def test_holders() -> None:
             self.base = base
 
     target = object()
-    ways = holders(types.SimpleNamespace(crops=[Crops(target)], other=Crops({"a": target}), rest=3), target)
+    ways = holders(types.SimpleNamespace(crops=[Crops(target)], other=Crops({"a": target}), rest=3), target, User("/nowhere"))
     assert {(way.kind, way.name) for way in ways} == {("attribute", "base")}
     assert all(way.classes is not None and "Crops" in way.classes for way in ways)
+
+
+def test_globals_that_methods_name(tmp_path: Path) -> None:
+    script = tmp_path / "photos.py"
+    script.write_text("class Photos:\n    def __getitem__(self, i):\n        return self.other(i) if i else ALL[i].mean()\n")
+    target = object()
+    space: dict[str, object] = {"ALL": target}
+    exec(compile(script.read_text(), str(script), "exec"), space)
+    photos = space["Photos"]()  # type: ignore[operator]
+    assert holders(photos, target, User(str(tmp_path))) == {Way("name", "ALL")}
+    assert holders(photos, target, User("/nowhere")) == set()
 
 
 def test_a_variable_of_the_function_cannot_be_looked_for(tmp_path: Path) -> None:
