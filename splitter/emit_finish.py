@@ -123,7 +123,10 @@ def finish_text(grid: Grid, finish: Finish, runtime: str, indent: str = "", unit
     Broken into lines at `indent` where it is longer than `room`.
     """
     if finish.tail.links:
-        return f"finish={finish.template.format(function_text(grid, finish))}"
+        flat = f"finish={finish.template.format(function_text(grid, finish))}"
+        if room is None or len(flat) <= room:
+            return flat
+        return f"finish={finish.template.format(function_text(grid, finish, f'{grid.newline}{indent}', unit))}"
     steps = [f"{runtime}.ScaleToFloat()"] if finish.half else []
     steps += [grid.slice(finish.tail.value(element)) for element in range(finish.first, len(finish.tail.elements))]
     if len(steps) == 1:

@@ -122,7 +122,7 @@ def _filled(grid: Grid, span: Span, hole: Span, text: str) -> str:
     return ast.unparse(ast.parse(f"({made}\n)", mode="eval")) if "\n" in made else made
 
 
-def function_text(grid: Grid, finish: Finish) -> str:
-    """`lambda x: x.float() / 255 - MEAN`."""
+def function_text(grid: Grid, finish: Finish, line: str = "", unit: str = "") -> str:
+    """`lambda x: x.float() / 255 - MEAN`; with its expression on a line of its own when `line` says how lines begin."""
     text, name = operations(grid, finish)
-    return f"lambda {name}: {text}"
+    return f"lambda {name}: ({line}{unit}{text}{line})" if line else f"lambda {name}: {text}"

@@ -143,3 +143,11 @@ def test_text(tmp_path: Path, body: str, first: int, worker: str, trainer: str) 
     bare = "\n".join(line.split("  # ")[0].strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
     assert bare.replace("(y\n)", "(y)") == worker
     assert finish_text(grid, finish, "splitter_runtime") == f"finish={trainer}"
+
+
+def test_a_long_text(tmp_path: Path) -> None:
+    grid, (tail,) = found(tmp_path, READ + "return x.float().clamp(0, 200).sub(3).div(255) - MEAN, i")
+    finish = Finish(tail, 0, half=False, template="({0}, None)")
+    assert finish_text(grid, finish, "splitter_runtime", "    ", "    ", room=60) == (
+        "finish=(lambda x: (\n        x.float().clamp(0, 200).sub(3).div(255) - MEAN\n    ), None)"
+    )
